@@ -1,0 +1,28 @@
+# di_room(name LINK rooms… SOURCES files…): a room is one static library of src/<name>/ together
+# with one test binary made of its *_test.cc files and one fuzzer for each *_fuzz.cc.
+function(di_room name)
+  cmake_parse_arguments(ROOM "" "" "LINK;SOURCES;TEST_LINK" ${ARGN})
+  if(NOT ROOM_SOURCES)
+    file(GLOB_RECURSE ROOM_SOURCES CONFIGURE_DEPENDS *.cc)
+    list(FILTER ROOM_SOURCES EXCLUDE REGEX "_(test|fuzz)\\.cc$")
+  endif()
+  add_library(di_${name} STATIC ${ROOM_SOURCES})
+  target_link_libraries(di_${name} PUBLIC di_options ${ROOM_LINK})
+
+  file(GLOB_RECURSE tests CONFIGURE_DEPENDS *_test.cc)
+  if(DI_TESTS AND tests)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE di_${name} ${ROOM_TEST_LINK} GTest::gtest_main)
+    gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "unit")
+  endif()
+
+  file(GLOB_RECURSE fuzzers CONFIGURE_DEPENDS *_fuzz.cc)
+  if(DI_FUZZ)
+    foreach(source ${fuzzers})
+      get_filename_component(fuzzer ${source} NAME_WE)
+      add_executable(${fuzzer} ${source})
+      target_link_libraries(${fuzzer} PRIVATE di_${name})
+      target_link_options(${fuzzer} PRIVATE -fsanitize=fuzzer)
+    endforeach()
+  endif()
+endfunction()
