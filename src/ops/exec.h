@@ -1,0 +1,21 @@
+// What an op may use besides its arguments: threads and scratch memory.
+#pragma once
+
+#include "base/thread_pool.h"
+#include "tensor/arena.h"
+
+namespace di::ops {
+
+/// Handed to every op. One op runs at a time on one Exec.
+struct Exec {
+  ThreadPool& pool;
+  Arena& scratch;  ///< an op gives back what it takes before it returns
+};
+
+/// A half-open range of rows; the unit in which backends split work that is independent by row.
+struct RowRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+}  // namespace di::ops

@@ -1,0 +1,64 @@
+// OpTable: the whole interface of a backend, in the order of the forward pass.
+//
+// Arguments are plain structs of views; each op's arithmetic is the canonical one of
+// docs/numerics.md, whatever the backend. Entries are never null.
+#pragma once
+
+#include "base/isa.h"
+#include "ops/attention.h"
+#include "ops/compressor.h"
+#include "ops/engram.h"
+#include "ops/exec.h"
+#include "ops/indexer.h"
+#include "ops/linear.h"
+#include "ops/mhc.h"
+#include "ops/moe.h"
+#include "ops/norm.h"
+
+namespace di::ops {
+
+/// Rows of `pack` come in multiples of this, so that pieces of one matrix can be packed in
+/// parallel.
+inline constexpr int64_t kPackRows = 32;
+
+struct OpTable {
+  const char* name;  ///< "ref" or "cpu"
+  const char* isa;   ///< "scalar", or the instruction set of the hot kernels
+
+  /// Bytes of the backend's own form of a matrix; 0 when it reads the checkpoint layout in place.
+  int64_t (*packed_bytes)(WeightFormat format, int64_t rows, int64_t cols);
+  /// Converts rows [begin, end) of `raw` into their place in `packed`, value for value. `begin` is
+  /// a multiple of kPackRows, and so is `end` unless it is raw.rows. Thread: any, on disjoint rows.
+  void (*pack)(const Weight& raw, RowRange rows, std::byte* packed);
+
+  void (*quantize_fp8)(Exec&, const QuantizeFp8&);
+  void (*linear_q8)(Exec&, const LinearQ8&);
+  void (*linear)(Exec&, const Linear&);
+  void (*rms_norm)(Exec&, const RmsNorm&);
+  void (*rope)(Exec&, const Rope&);
+  void (*engram_lookup)(Exec&, const EngramLookup&);
+  void (*engram_gate)(Exec&, const EngramGate&);
+  void (*mhc_mix)(Exec&, const MhcMix&);
+  void (*mhc_collapse)(Exec&, const MhcCollapse&);
+  void (*mhc_expand)(Exec&, const MhcExpand&);
+  void (*compressor_pool)(Exec&, const CompressorPool&);
+  void (*carry_store)(Exec&, const CarryStore&);
+  void (*compressed_store)(Exec&, const CompressedStore&);
+  void (*quantize_mxfp4)(Exec&, const QuantizeMxFp4&);
+  void (*index_key_store)(Exec&, const IndexKeyStore&);
+  void (*index_select)(Exec&, const IndexSelect&);
+  void (*window_records)(Exec&, const WindowRecords&);
+  void (*sparse_attention)(Exec&, const SparseAttention&);
+  void (*window_store)(Exec&, const WindowStore&);
+  void (*route)(Exec&, const Route&);
+  void (*swiglu)(Exec&, const SwiGlu&);
+  void (*experts)(Exec&, const Experts&);
+};
+
+/// The oracle: scalar, double accumulation, the shortest code that is obviously right.
+const OpTable& ref_ops();
+
+/// Multi-threaded, with hot kernels for `isa`; bit-identical to ref_ops() for every op.
+const OpTable& cpu_ops(Isa isa);
+
+}  // namespace di::ops
