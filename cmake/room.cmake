@@ -1,5 +1,10 @@
 # di_room(name LINK rooms… SOURCES files…): a room is one static library of src/<name>/ together
-# with one test binary made of its *_test.cc files and one fuzzer for each *_fuzz.cc.
+# with one test binary made of its *_test.cc files and one fuzzer for each *_fuzz.cc. Tests carry
+# the room's name as their label; the target `fuzzers` builds every fuzzer.
+if(DI_FUZZ)
+  add_custom_target(fuzzers)
+endif()
+
 function(di_room name)
   cmake_parse_arguments(ROOM "" "" "LINK;SOURCES;TEST_LINK" ${ARGN})
   if(NOT ROOM_SOURCES)
@@ -13,7 +18,8 @@ function(di_room name)
   if(DI_TESTS AND tests)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE di_${name} ${ROOM_TEST_LINK} GTest::gtest_main)
-    gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "unit")
+    gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+      PROPERTIES LABELS ${name} TIMEOUT 900)
   endif()
 
   file(GLOB_RECURSE fuzzers CONFIGURE_DEPENDS *_fuzz.cc)
@@ -23,6 +29,7 @@ function(di_room name)
       add_executable(${fuzzer} ${source})
       target_link_libraries(${fuzzer} PRIVATE di_${name})
       target_link_options(${fuzzer} PRIVATE -fsanitize=fuzzer)
+      add_dependencies(fuzzers ${fuzzer})
     endforeach()
   endif()
 endfunction()

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Every check and every test, from nothing but a Debian 12 machine: rules of the tree, the optimised
+# build and its tests, the sanitised build and its tests, the fuzzers. Goes on after a failure, so
+# that one run tells all; the last line counts, and the exit status is 1 when anything failed.
+#
+# Usage: ./test.sh [checks|ci|dev|fuzz…]     all parts when none is named
+#   DI_FUZZ_SECONDS   seconds for each fuzzer (60 in CI, else 10)
+set -uo pipefail
+cd "$(dirname "$0")"
+
+tools/install_packages.sh --tests || exit 1
+
+passed=0
+failed=0
+skipped=0
+summary=
+
+# part NAME COMMAND…: runs one part that either passes or fails, and notes how long it took.
+part() {
+  local name=$1 start=$SECONDS verdict=passed
+  shift
+  echo "== $name"
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    verdict=FAILED
+  fi
+  summary+=$(printf '%-28s %-7s %4d s' "$name" "$verdict" $((SECONDS - start)))$'\n'
+}
+
+# run_tests PRESET: runs the tests of a build and adds their number to the totals.
+run_tests() {
+  local report=build/$1/report.xml verdict=0
+  ctest --preset "$1" -j "$(nproc)" --output-junit "$PWD/$report" || verdict=1
+  count() { sed -n "s/^\\t$1=\"\\([0-9]*\\)\"\$/\\1/p" "$report" | head -n 1; }
+  local all bad not_run
+  all=$(count tests) bad=$(count failures) not_run=$(($(count skipped) + $(count disabled)))
+  passed=$((passed + all - bad - not_run))
+  failed=$((failed + bad))
+  skipped=$((skipped + not_run))
+  return $verdict
+}
+
+checks() {
+  part "format" tools/format.sh --check
+  part "rooms" tools/check_rooms.py
+  part "tree" tools/check_tree.py
+}
+
+ci() {
+  part "ci: build" tools/build.sh ci
+  part "ci: tests" run_tests ci
+}
+
+dev() {
+  part "sanitizers: build" tools/build.sh dev
+  part "sanitizers: tests" run_tests dev
+}
+
+fuzz() {
+  local seconds=${DI_FUZZ_SECONDS:-$([[ -n "${CI:-}" ]] && echo 60 || echo 10)}
+  part "fuzz, $seconds s each" tools/fuzz.sh "$seconds"
+}
+
+parts=("$@")
+((${#parts[@]} > 0)) || parts=(checks ci dev fuzz)
+for name in "${parts[@]}"; do
+  case "$name" in
+    checks | ci | dev | fuzz) "$name" ;;
+    *) echo "test.sh: no part is called $name; there are checks, ci, dev, fuzz" >&2 && exit 2 ;;
+  esac
+done
+
+printf '\n%s\n' "$summary"
+echo "$passed passed, $failed failed, $skipped skipped"
+((failed == 0))
