@@ -27,6 +27,7 @@ class Json {
   using Object = std::vector<std::pair<std::string, Json>>;
 
   Json() = default;
+  // NOLINTBEGIN(google-explicit-constructor): a value of each kind reads as a Json
   Json(std::nullptr_t) {}
   Json(bool value) : value_(value) {}
   Json(int value) : value_(int64_t{value}) {}
@@ -38,6 +39,7 @@ class Json {
   Json(std::string_view value) : value_(std::string(value)) {}
   Json(Array value) : value_(std::move(value)) {}
   Json(Object value) : value_(std::move(value)) {}
+  // NOLINTEND(google-explicit-constructor)
 
   /// Reads one JSON text. Throws Error{kInvalidFile} whose message starts with `where` and names
   /// the byte at which the text stops being JSON.
