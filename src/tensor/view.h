@@ -21,8 +21,9 @@ struct View {
       : data(pointer), dims{static_cast<int64_t>(sizes)...} {}
 
   /// A view of T reads as a view of const T.
-  View(const View<std::remove_const_t<T>, Rank>& other)  // NOLINT(google-explicit-constructor)
-      requires std::is_const_v<T> : data(other.data) {
+  template <class U>
+  requires std::is_same_v<const U, T> View(const View<U, Rank>& other)
+      : data(other.data) {  // NOLINT(google-explicit-constructor)
     for (int d = 0; d < Rank; ++d)
       dims[d] = other.dims[d];
   }

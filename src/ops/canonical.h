@@ -1,0 +1,93 @@
+// The scalar functions of the canonical arithmetic: evaluated in double, rounded once to fp32
+// (docs/numerics.md, "Scalars"). Header-only so that every backend shares one definition.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "tensor/number_formats.h"
+
+namespace di::ops {
+
+inline float exp_f32(float x) {
+  return static_cast<float>(std::exp(static_cast<double>(x)));
+}
+
+inline float sigmoid_f32(float x) {
+  return static_cast<float>(1.0 / (1.0 + std::exp(-static_cast<double>(x))));
+}
+
+inline float silu_f32(float x) {
+  const double wide = x;
+  return static_cast<float>(wide / (1.0 + std::exp(-wide)));
+}
+
+/// √softplus(x): softplus is linear above 20 and rounded to fp32 before the root.
+inline float sqrt_softplus_f32(float x) {
+  const double wide = x;
+  const auto softplus = static_cast<float>(wide > 20.0 ? wide : std::log1p(std::exp(wide)));
+  return static_cast<float>(std::sqrt(static_cast<double>(softplus)));
+}
+
+inline float sqrt_f32(float x) {
+  return static_cast<float>(std::sqrt(static_cast<double>(x)));
+}
+
+/// 1 / √(mean of squares + eps): squares rounded to fp32, summed in double, mean rounded to fp32.
+inline float inverse_rms(const bf16* x, int64_t width, float eps) {
+  double sum = 0;
+  for (int64_t i = 0; i < width; ++i) {
+    const float value = to_float(x[i]);
+    sum += value * value;
+  }
+  const auto mean = static_cast<float>(sum / static_cast<double>(width));
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(mean + eps)));
+}
+
+/// Q8 of one group: codes of x[0..width), returns the E8M0 scale. a = max(|x|, 1e-4);
+/// scale = 2^⌈log2(a · fl32(1/448))⌉; code = e4m3(x / scale).
+inline uint8_t quantize_q8_group(const bf16* x, int64_t width, uint8_t* codes) {
+  float amax = 1e-4f;
+  for (int64_t i = 0; i < width; ++i)
+    amax = std::max(amax, std::fabs(to_float(x[i])));
+  const uint8_t scale = e8m0_ceil(amax * (1.0f / 448.0f));
+  const float value = decode_e8m0(scale);
+  for (int64_t i = 0; i < width; ++i)
+    codes[i] = encode_e4m3(to_float(x[i]) / value);
+  return scale;
+}
+
+/// Q4m of one group of 32: a = max(|x|, 6 · 2^-126); scale = 2^⌈log2(a · fl32(1/6))⌉.
+/// Writes 16 bytes of codes, returns the E8M0 scale.
+inline uint8_t quantize_q4m_group(const bf16* x, uint8_t* codes) {
+  float amax = 0x1.8p-124f;
+  for (int i = 0; i < 32; ++i)
+    amax = std::max(amax, std::fabs(to_float(x[i])));
+  const uint8_t scale = e8m0_ceil(amax * (1.0f / 6.0f));
+  const float value = decode_e8m0(scale);
+  for (int i = 0; i < 16; ++i) {
+    const uint8_t even = encode_e2m1(to_float(x[2 * i]) / value);
+    const uint8_t odd = encode_e2m1(to_float(x[2 * i + 1]) / value);
+    codes[i] = static_cast<uint8_t>(even | odd << 4);
+  }
+  return scale;
+}
+
+/// Q4n of one group of 16: a = max(|x|, 6 · 2^-9); scale = e4m3(a / 6).
+/// Writes 8 bytes of codes, returns the E4M3 scale.
+inline uint8_t quantize_q4n_group(const bf16* x, uint8_t* codes) {
+  float amax = 0x1.8p-7f;
+  for (int i = 0; i < 16; ++i)
+    amax = std::max(amax, std::fabs(to_float(x[i])));
+  const uint8_t scale = encode_e4m3(amax / 6.0f);
+  const float value = decode_e4m3(scale);
+  for (int i = 0; i < 8; ++i) {
+    const uint8_t even = encode_e2m1(to_float(x[2 * i]) / value);
+    const uint8_t odd = encode_e2m1(to_float(x[2 * i + 1]) / value);
+    codes[i] = static_cast<uint8_t>(even | odd << 4);
+  }
+  return scale;
+}
+
+}  // namespace di::ops

@@ -1,0 +1,36 @@
+#include "ops/canonical.h"
+#include "ops/ref/ref.h"
+
+namespace di::ops::ref {
+
+void rms_norm(const RmsNorm& op, RowRange range) {
+  const int64_t width = op.x.dim(1);
+  for (int64_t row = range.begin; row < range.end; ++row) {
+    const float factor = inverse_rms(op.x.row(row), width, op.eps);
+    for (int64_t i = 0; i < width; ++i) {
+      op.y(row, i) = to_bf16(to_float(op.weight(i)) * (to_float(op.x(row, i)) * factor));
+    }
+  }
+}
+
+void rope(const Rope& op, RowRange range) {
+  const int64_t pairs = op.frequencies.dim(0);
+  const int64_t first = op.x.dim(2) - 2 * pairs;
+  for (int64_t row = range.begin; row < range.end; ++row) {
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+      const float angle = static_cast<float>(op.positions(row)) * op.frequencies(pair);
+      const auto c = static_cast<float>(std::cos(static_cast<double>(angle)));
+      const auto sine = static_cast<float>(std::sin(static_cast<double>(angle)));
+      const float s = op.inverse ? -sine : sine;
+      for (int64_t head = 0; head < op.x.dim(1); ++head) {
+        bf16* x = &op.x(row, head, first + 2 * pair);
+        const float a = to_float(x[0]);
+        const float b = to_float(x[1]);
+        x[0] = to_bf16(a * c - b * s);
+        x[1] = to_bf16(a * s + b * c);
+      }
+    }
+  }
+}
+
+}  // namespace di::ops::ref

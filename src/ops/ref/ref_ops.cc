@@ -1,0 +1,51 @@
+// ref_ops(): every op over all its rows, in order, on the calling thread.
+#include "ops/ref/ref.h"
+
+namespace di::ops {
+namespace {
+
+template <class Op, void (*kRun)(const Op&, RowRange)>
+void serial(Exec&, const Op& op) {
+  kRun(op, {0, ref::pieces(op)});
+}
+
+int64_t no_packing(WeightFormat, int64_t, int64_t) {
+  return 0;
+}
+void pack_nothing(const Weight&, RowRange, std::byte*) {}
+
+}  // namespace
+
+const OpTable& ref_ops() {
+  static constexpr OpTable kTable = {
+      .name = "ref",
+      .isa = "scalar",
+      .packed_bytes = no_packing,
+      .pack = pack_nothing,
+      .quantize_fp8 = serial<QuantizeFp8, ref::quantize_fp8>,
+      .linear_q8 = serial<LinearQ8, ref::linear_q8>,
+      .linear = serial<Linear, ref::linear>,
+      .rms_norm = serial<RmsNorm, ref::rms_norm>,
+      .rope = serial<Rope, ref::rope>,
+      .engram_lookup = serial<EngramLookup, ref::engram_lookup>,
+      .engram_gate = serial<EngramGate, ref::engram_gate>,
+      .mhc_mix = serial<MhcMix, ref::mhc_mix>,
+      .mhc_collapse = serial<MhcCollapse, ref::mhc_collapse>,
+      .mhc_expand = serial<MhcExpand, ref::mhc_expand>,
+      .compressor_pool = serial<CompressorPool, ref::compressor_pool>,
+      .carry_store = serial<CarryStore, ref::carry_store>,
+      .compressed_store = serial<CompressedStore, ref::compressed_store>,
+      .quantize_mxfp4 = serial<QuantizeMxFp4, ref::quantize_mxfp4>,
+      .index_key_store = serial<IndexKeyStore, ref::index_key_store>,
+      .index_select = serial<IndexSelect, ref::index_select>,
+      .window_records = serial<WindowRecords, ref::window_records>,
+      .sparse_attention = serial<SparseAttention, ref::sparse_attention>,
+      .window_store = serial<WindowStore, ref::window_store>,
+      .route = serial<Route, ref::route>,
+      .swiglu = serial<SwiGlu, ref::swiglu>,
+      .experts = serial<Experts, ref::experts>,
+  };
+  return kTable;
+}
+
+}  // namespace di::ops
