@@ -1,6 +1,7 @@
 #include "base/mapped_file.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -55,6 +56,16 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void advise(std::span<const std::byte> bytes, Advice advice) {
+  static constexpr int kFlags[] = {MADV_SEQUENTIAL, MADV_RANDOM, MADV_WILLNEED};
+  if (bytes.empty()) return;
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t first_page = begin / page * page;
+  const std::size_t size = begin + bytes.size() - first_page;
+  ::madvise(reinterpret_cast<void*>(first_page), size, kFlags[static_cast<int>(advice)]);
 }
 
 std::string read_text_file(const std::string& path, std::size_t max_bytes) {

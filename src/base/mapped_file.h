@@ -33,6 +33,17 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+/// What will happen to a part of a mapping next.
+enum class Advice {
+  kSequential,  ///< read in order: read far ahead
+  kRandom,      ///< read a few bytes here and there: read nothing ahead
+  kWillNeed,    ///< read soon: start fetching now, without waiting
+};
+
+/// Passes advice on the pages that hold `bytes` to the kernel. Never fails: advice is not needed
+/// for a right answer. `bytes` must lie in one mapping.
+void advise(std::span<const std::byte> bytes, Advice advice);
+
 /// The whole file as text. Throws like MappedFile::open; refuses files over `max_bytes`.
 std::string read_text_file(const std::string& path, std::size_t max_bytes = std::size_t{1} << 30);
 
