@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <system_error>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "checkpoint/names.h"
 
 namespace di::checkpoint {
 namespace {
@@ -65,8 +68,16 @@ ShardIndex parse_index(std::string_view text, std::string_view where) {
     position = index.files.size();
     index.files.push_back(file);
   }
+  std::unordered_set<std::string_view> names;
   for (const auto& [name, file] : weight_map->as_object()) {
-    index.tensors.emplace_back(name, positions.find(file.as_string())->second);
+    const std::string_view plain = without_prefix(name);
+    if (!names.insert(plain).second) {
+      refuse(
+          where,
+          fmt::format("tensor {} stands twice, with and without \"model.\"", Json(plain).dump())
+      );
+    }
+    index.tensors.emplace_back(plain, positions.find(file.as_string())->second);
   }
   return index;
 }
@@ -74,10 +85,11 @@ ShardIndex parse_index(std::string_view text, std::string_view where) {
 ShardIndex load_index(const std::string& folder) {
   const std::filesystem::path path(folder);
   const std::string index = path / kIndexFile;
-  if (std::filesystem::exists(index)) {
+  std::error_code ignored;
+  if (std::filesystem::exists(index, ignored)) {
     return parse_index(read_text_file(index, kMaxIndexBytes), index);
   }
-  if (std::filesystem::exists(path / kSingleFile)) return {{std::string(kSingleFile)}, {}};
+  if (std::filesystem::exists(path / kSingleFile, ignored)) return {{std::string(kSingleFile)}, {}};
   throw Error(
       ErrorCode::kNotFound,
       fmt::format(

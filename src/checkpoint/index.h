@@ -12,11 +12,12 @@ namespace di::checkpoint {
 /// The shards of a checkpoint and, for each tensor, the position of its shard.
 struct ShardIndex {
   std::vector<std::string> files;                            ///< names inside the folder, ascending
-  std::vector<std::pair<std::string, std::size_t>> tensors;  ///< as spelled in the index
+  std::vector<std::pair<std::string, std::size_t>> tensors;  ///< names without "model."
 };
 
 /// Reads the index's text. Throws Error{kInvalidFile} whose message starts with `where` for
-/// anything but the documented form, and for a file name that could leave the folder.
+/// anything but the documented form, for a file name that could leave the folder, and for a tensor
+/// that stands in it twice.
 ShardIndex parse_index(std::string_view text, std::string_view where);
 
 /// The shards of a folder: those of its index, or the single file model.safetensors with no tensor

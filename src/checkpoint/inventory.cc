@@ -204,9 +204,4 @@ std::string_view name_of(TensorKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-std::string_view without_prefix(std::string_view name) {
-  constexpr std::string_view kPrefix = "model.";
-  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
-}
-
 }  // namespace di::checkpoint

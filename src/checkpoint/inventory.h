@@ -37,7 +37,4 @@ struct ExpectedTensor {
 /// Every tensor of the model, in the order of the forward pass.
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config);
 
-/// The name without a leading "model.".
-std::string_view without_prefix(std::string_view name);
-
 }  // namespace di::checkpoint

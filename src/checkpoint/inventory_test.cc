@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/memory_report.h"
+#include "checkpoint/names.h"
 #include "config/known_models.h"
 
 namespace di::checkpoint {
