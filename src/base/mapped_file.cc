@@ -16,7 +16,7 @@
 namespace di {
 
 MappedFile MappedFile::open(const std::string& path, Access access) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // no waiting on a pipe
   if (fd < 0) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
     throw Error(code, fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
