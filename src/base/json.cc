@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_map>
 
@@ -47,10 +48,15 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(std::size_t byte, const std::string&, const nlohmann::detail::exception& error)
       override {
-    std::string_view what = error.what();
-    const auto reason = what.rfind(": ");
-    if (reason != std::string_view::npos) what = what.substr(reason + 2);
-    return fail(fmt::format("not JSON at byte {}: {}", byte, what));
+    // "[id] parse error at line 1, column 7: reason; last read: 'text'", or "[id] reason": the text
+    // is left out because it may be any bytes, and long.
+    std::string_view reason = error.what();
+    for (const std::string_view before : {"] ", ": "}) {
+      const auto place = reason.find(before);
+      if (place != std::string_view::npos) reason.remove_prefix(place + before.size());
+    }
+    reason = reason.substr(0, std::min<std::size_t>(reason.find("; last read: "), 160));
+    return fail(fmt::format("not JSON at byte {}: {}", byte, reason));
   }
 
  private:
