@@ -12,6 +12,11 @@ foreach(archive ${archives})
   endif()
   if(NOT unpacked STREQUAL digest)
     file(ARCHIVE_EXTRACT INPUT ${archive} DESTINATION ${DI_TESTDATA})
+    # Archives may hold read-only folders, which nobody but root could delete again.
+    file(CHMOD_RECURSE ${DI_TESTDATA}
+      FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ
+      DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
+        WORLD_READ WORLD_EXECUTE)
     file(WRITE ${stamp} ${digest})
   endif()
 endforeach()
