@@ -1,3 +1,4 @@
+// Window and sparse attention over quantised records, one row and head after another.
 #include <cstring>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// The compressor's pooling, and the records and carries that it leaves behind.
 #include <cstring>
 
 #include "ops/canonical.h"

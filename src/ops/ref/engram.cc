@@ -1,3 +1,4 @@
+// Table lookup and gate of the n-gram memory.
 #include "ops/canonical.h"
 #include "ops/ref/ref.h"
 

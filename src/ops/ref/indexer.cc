@@ -1,3 +1,4 @@
+// Index keys, scores of compressed entries, and the selection of the best.
 #include <cstring>
 #include <limits>
 #include <vector>

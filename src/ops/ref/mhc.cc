@@ -1,3 +1,4 @@
+// Hyper-connections: a site's mixes with their Sinkhorn passes, collapse and expand.
 #include <vector>
 
 #include "ops/canonical.h"

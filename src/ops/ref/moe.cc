@@ -1,3 +1,4 @@
+// The router, the gated activation, and the experts of a row in ascending order.
 #include <limits>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// RMS norm and rotary positions.
 #include "ops/canonical.h"
 #include "ops/ref/ref.h"
 
