@@ -6,7 +6,7 @@
 # Usage: ./test.sh [checks|ci|dev|fuzz…]     all parts when none is named
 #   DI_FUZZ_SECONDS   seconds for each fuzzer (60 in CI, else 10)
 set -uo pipefail
-cd "$(dirname "$0")"
+cd "$(dirname "$0")" || exit 1
 
 tools/install_packages.sh --tests || exit 1
 
