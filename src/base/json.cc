@@ -1,8 +1,9 @@
 #include "base/json.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <unordered_map>
+#include <functional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,46 @@
 
 namespace di {
 namespace {
+
+/// Finds the members of one growing object by key: by comparing while there are few, then through
+/// a table of hashes. Small objects, of which files hold many, cost no memory of their own.
+class KeyTable {
+ public:
+  /// The position of the member called `key` among `members`, or members.size() when it is new and
+  /// about to be appended.
+  std::size_t find_or_add(const Json::Object& members, std::string_view key) {
+    constexpr std::size_t kFew = 16;
+    if (members.size() < kFew) {
+      const auto same = [&](const auto& member) { return member.first == key; };
+      const auto found = std::find_if(members.begin(), members.end(), same);
+      return static_cast<std::size_t>(found - members.begin());
+    }
+    if (slots_.size() < 2 * members.size() + 2) rebuild(members);
+    std::size_t& slot = slots_[slot_of(members, key)];
+    if (slot == kEmpty) slot = members.size();
+    return slot;
+  }
+
+ private:
+  static constexpr std::size_t kEmpty = static_cast<std::size_t>(-1);
+
+  /// The slot that holds `key`, or the empty one where it belongs.
+  std::size_t slot_of(const Json::Object& members, std::string_view key) const {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t slot = std::hash<std::string_view>()(key) & mask;
+    while (slots_[slot] != kEmpty && members[slots_[slot]].first != key)
+      slot = (slot + 1) & mask;
+    return slot;
+  }
+
+  void rebuild(const Json::Object& members) {
+    slots_.assign(std::bit_ceil(4 * members.size()), kEmpty);
+    for (std::size_t i = 0; i < members.size(); ++i)
+      slots_[slot_of(members, members[i].first)] = i;
+  }
+
+  std::vector<std::size_t> slots_;  // positions of members; a power of two, at most half full
+};
 
 /// Builds a Json from the library's events, so that depth and duplicate keys are ours to judge.
 class Builder : public nlohmann::json_sax<nlohmann::json> {
@@ -37,12 +78,13 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(string_t& value) override {
     Level& level = open_.back();
-    const auto [known, is_new] = level.keys.try_emplace(value, level.value.as_object().size());
+    Json::Object& members = level.value.as_object();
+    level.member = level.keys.find_or_add(members, value);
+    const bool is_new = level.member == members.size();
     if (!is_new && limits_.reject_duplicate_keys) {
       return fail(fmt::format("the key \"{}\" stands twice in one object", value));
     }
-    level.member = known->second;
-    if (is_new) level.value.as_object().emplace_back(std::move(value), Json());
+    if (is_new) members.emplace_back(std::move(value), Json());
     return true;
   }
 
@@ -62,7 +104,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
  private:
   struct Level {
     Json value;
-    std::unordered_map<std::string, std::size_t> keys;
+    KeyTable keys;
     std::size_t member = 0;
   };
 
