@@ -30,6 +30,20 @@ void append_finding(std::string& text, std::string_view what, std::vector<std::s
   );
 }
 
+/// The names of `found` that nobody expects.
+std::vector<std::string> names_beside(
+    const std::vector<ExpectedTensor>& expected, const TensorsByName& found
+) {
+  std::unordered_set<std::string_view> known;
+  for (const ExpectedTensor& tensor : expected)
+    known.insert(tensor.name);
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : found) {
+    if (!known.contains(name)) names.push_back(Json(name).dump());
+  }
+  return names;
+}
+
 }  // namespace
 
 void check_coverage(
@@ -37,10 +51,7 @@ void check_coverage(
 ) {
   std::vector<std::string> missing;
   std::vector<std::string> different;
-  std::unordered_set<std::string_view> known;
-  known.reserve(expected.size());
   for (const ExpectedTensor& tensor : expected) {
-    known.insert(tensor.name);
     const auto entry = found.find(tensor.name);
     if (entry == found.end()) {
       missing.push_back(tensor.name);
@@ -55,9 +66,7 @@ void check_coverage(
     }
   }
   std::vector<std::string> unexpected;
-  for (const auto& [name, tensor] : found) {
-    if (!known.contains(name)) unexpected.push_back(Json(name).dump());
-  }
+  if (found.size() != expected.size() - missing.size()) unexpected = names_beside(expected, found);
   std::string findings;
   append_finding(findings, "missing", std::move(missing));
   append_finding(findings, "not expected", std::move(unexpected));

@@ -62,7 +62,7 @@ std::string_view header_text(std::span<const std::byte> file, std::string_view w
   return {reinterpret_cast<const char*>(file.data()) + kLengthBytes, length};
 }
 
-/// Reads the header's entry of one tensor.
+/// Reads the header's entry of one tensor; the name only serves messages.
 class EntryReader {
  public:
   EntryReader(std::string_view where, std::string_view name, std::span<const std::byte> data)
@@ -76,7 +76,7 @@ class EntryReader {
     if (!complete || dtype == nullptr || shape == nullptr || offsets == nullptr) {
       fail("its entry must hold exactly dtype, shape and data_offsets");
     }
-    TensorRef tensor{std::string(name_), read_dtype(*dtype), read_shape(*shape), {}};
+    TensorRef tensor{{}, read_dtype(*dtype), read_shape(*shape), {}};
     tensor.bytes = read_offsets(*offsets);
     check_size(tensor);
     return tensor;
@@ -100,6 +100,7 @@ class EntryReader {
       fail(fmt::format("has {} dimensions, at most {} are read", json.as_array().size(), kMaxRank));
     }
     std::vector<int64_t> shape;
+    shape.reserve(json.as_array().size());
     for (const Json& size : json.as_array())
       shape.push_back(read_count("shape", size));
     return shape;
@@ -192,16 +193,17 @@ void sort_and_check_tiling(
 std::vector<TensorRef> parse_safetensors(std::span<const std::byte> file, std::string_view where) {
   const std::string_view text = header_text(file, where);
   if (text.empty() || text.front() != '{') refuse(where, "its header does not start with {");
-  const Json header = Json::parse(text, where, {.max_depth = 4, .reject_duplicate_keys = true});
+  Json header = Json::parse(text, where, {.max_depth = 4, .reject_duplicate_keys = true});
   const auto data = file.subspan(kLengthBytes + text.size());
 
   std::vector<TensorRef> tensors;
   tensors.reserve(header.as_object().size());
-  for (const auto& [name, entry] : header.as_object()) {
+  for (auto& [name, entry] : header.as_object()) {
     if (name == "__metadata__") {
       check_metadata(entry, where);
     } else {
       tensors.push_back(EntryReader(where, name, data).read(entry));
+      tensors.back().name = std::move(name);
     }
   }
   sort_and_check_tiling(tensors, data, where);
