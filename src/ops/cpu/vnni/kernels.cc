@@ -1,0 +1,18 @@
+// The kernels for AVX-512 with VNNI, VBMI and BF16.
+#include "ops/cpu/double_tiles.h"
+#include "ops/cpu/fp4_tiles.h"
+#include "ops/cpu/vnni/vector.h"
+
+namespace di::ops::cpu {
+
+const Kernels kVnniKernels = {
+    .isa = "vnni",
+    .digit_bits = 8,
+    .q8_fp4 = fp4_kernel<Vnni>,
+    .q8_fp8 = wide_kernel<Vnni>,
+    .linear_bf16 = double_kernel<Vnni, Bf16Source>,
+    .linear_f32 = double_kernel<Vnni, F32Source>,
+    .linear_fp8 = double_kernel<Vnni, Fp8Source>,
+};
+
+}  // namespace di::ops::cpu
