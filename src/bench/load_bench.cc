@@ -1,0 +1,188 @@
+#include "bench/load_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/inventory.h"
+#include "checkpoint/loader.h"
+#include "config/known_models.h"
+
+namespace di::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kRounds = 5;
+
+/// A folder that disappears with its content.
+class ScratchFolder {
+ public:
+  explicit ScratchFolder(const std::string& parent) {
+    std::string pattern = fs::path(parent) / "deepinfer-bench-XXXXXX";
+    if (::mkdtemp(pattern.data()) == nullptr) {
+      throw Error(ErrorCode::kIo, fmt::format("{}: cannot make a folder in it", parent));
+    }
+    path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  std::string file(const std::string& name) const { return path_ / name; }
+  std::string path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// Writes a file and makes it `size` bytes long; the rest is a hole.
+void write_file(const std::string& path, std::string_view content, int64_t size) {
+  std::ofstream(path, std::ios::binary) << content;
+  std::error_code failure;
+  fs::resize_file(path, static_cast<uintmax_t>(size), failure);
+  if (failure) throw Error(ErrorCode::kIo, fmt::format("{}: {}", path, failure.message()));
+}
+
+/// Seconds of the fastest of a few runs.
+double best_seconds(const std::function<void()>& work) {
+  double best = 1e30;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    best = std::min(best, spent.count());
+  }
+  return best;
+}
+
+/// Reads [begin, end) of the file into memory.
+void read_fully(int fd, std::byte* memory, int64_t begin, int64_t end) {
+  while (begin < end) {
+    const ssize_t got = ::pread(fd, memory + begin, static_cast<std::size_t>(end - begin), begin);
+    if (got <= 0) return;
+    begin += got;
+  }
+}
+
+double seconds_of_read(
+    const std::string& path, std::byte* memory, int64_t bytes, ThreadPool& pool
+) {
+  constexpr int64_t kPiece = int64_t{4} << 20;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw Error(ErrorCode::kIo, fmt::format("{}: cannot open", path));
+  const double seconds = best_seconds([&] {
+    pool.parallel_for(bytes, kPiece, [&](int64_t begin, int64_t end) {
+      read_fully(fd, memory, begin, end);
+    });
+  });
+  ::close(fd);
+  return seconds;
+}
+
+double seconds_of_load(const std::string& path, std::byte* memory, ThreadPool& pool) {
+  return best_seconds([&] {
+    const MappedFile file = MappedFile::open(path);  // a fresh mapping, as at every start
+    checkpoint::run_load_jobs({checkpoint::copy_job(file.bytes(), memory)}, pool);
+  });
+}
+
+Json result(const std::string& name, double seconds, int64_t rows, int64_t bytes, double share) {
+  Json json;
+  json.set("name", name).set("backend", "cpu").set("isa", "").set("rows", rows);
+  json.set("shape", fmt::format("{} bytes", bytes)).set("us", seconds * 1e6);
+  json.set("gbps", static_cast<double>(bytes) / seconds / 1e9).set("gflops", 0.0);
+  json.set("share", share);
+  return json;
+}
+
+/// A shard with every `stride`-th tensor from `first` on: its header, and its length with data.
+std::pair<std::string, int64_t> shard_of(
+    const std::vector<checkpoint::ExpectedTensor>& tensors, std::size_t first, std::size_t stride
+) {
+  std::string header = "{";
+  int64_t bytes = 0;
+  for (std::size_t i = first; i < tensors.size(); i += stride) {
+    const checkpoint::ExpectedTensor& t = tensors[i];
+    std::string shape;
+    for (const int64_t size : t.shape)
+      shape += fmt::format("{}{}", shape.empty() ? "" : ",", size);
+    header += fmt::format(
+        R"({}"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+        i == first ? "" : ",",
+        t.name,
+        di::name_of(t.dtype),
+        shape,
+        bytes,
+        bytes + t.bytes()
+    );
+    bytes += t.bytes();
+  }
+  header += '}';
+  const uint64_t length = header.size();
+  std::string start(sizeof(length), '\0');
+  std::memcpy(start.data(), &length, sizeof(length));
+  bytes += static_cast<int64_t>(start.size() + header.size());
+  return {start + header, bytes};
+}
+
+}  // namespace
+
+Json bench_load(const std::string& folder, int64_t bytes, ThreadPool& pool) {
+  const ScratchFolder scratch(folder);
+  const std::string path = scratch.file("weights");
+  const std::vector<std::byte> pattern(static_cast<std::size_t>(bytes), std::byte{0x5a});
+  write_file(
+      path, {reinterpret_cast<const char*>(pattern.data()), static_cast<std::size_t>(bytes)}, bytes
+  );
+  std::vector<std::byte> memory(static_cast<std::size_t>(bytes));
+  const double read = seconds_of_read(path, memory.data(), bytes, pool);
+  const double load = seconds_of_load(path, memory.data(), pool);
+  return result("load", load, 1, bytes, read / load);
+}
+
+Json bench_open(const std::string& folder, ThreadPool& pool) {
+  constexpr std::size_t kShards = 48;
+  const ScratchFolder scratch(folder);
+  const auto tensors = checkpoint::expected_tensors(v41_flash_config());
+  std::string index = R"({"weight_map":{)";
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    index += fmt::format(
+        R"({}"{}":"model-{}.safetensors")", i == 0 ? "" : ",", tensors[i].name, i % kShards
+    );
+  }
+  index += "}}";
+  const auto write_text = [&](const std::string& name, std::string_view text) {
+    write_file(scratch.file(name), text, static_cast<int64_t>(text.size()));
+  };
+  write_text("config.json", v41_flash_config_text());
+  write_text("model.safetensors.index.json", index);
+  for (std::size_t shard = 0; shard < kShards; ++shard) {
+    const auto [start, size] = shard_of(tensors, shard, kShards);
+    write_file(scratch.file(fmt::format("model-{}.safetensors", shard)), start, size);
+  }
+  const double seconds = best_seconds([&] { checkpoint::Checkpoint::open(scratch.path(), pool); });
+  int64_t bytes = 0;
+  for (const auto& tensor : tensors)
+    bytes += tensor.bytes();
+  return result("open", seconds, static_cast<int64_t>(tensors.size()), bytes, 0.0);
+}
+
+}  // namespace di::bench
