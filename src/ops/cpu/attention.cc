@@ -248,10 +248,10 @@ class Round {
   int64_t groups_;
   int64_t blocks_ = 0;  // most blocks of a row
   std::vector<RowList> lists_;
-  View<double, 3> q_;         // [rows, groups, dim · kHeadGroup]
-  View<float, 4> logits_;     // [rows, blocks, groups, kGroupBlock]
-  View<double, 4> p_;         // the same
-  View<float, 3> decay_;      // [rows, blocks, groups · kHeadGroup]
+  View<double, 3> q_;            // [rows, groups, dim · kHeadGroup]
+  View<float, 4> logits_;        // [rows, blocks, groups, kGroupBlock]
+  View<double, 4> p_;            // the same
+  View<float, 3> decay_;         // [rows, blocks, groups · kHeadGroup]
   View<float, 2> denominators_;  // [rows, groups · kHeadGroup]
 };
 

@@ -26,35 +26,6 @@ void decode_record(const uint8_t* record, KvFormat format, int64_t dim, float* v
   }
 }
 
-/// The records that a row attends to, in list order; nullptr holds the place of an unused entry.
-struct Entry {
-  const uint8_t* record;
-  KvFormat format;
-};
-
-std::vector<Entry> list_entries(const SparseAttention& op, int64_t row) {
-  const SequenceRows& sequence =
-      op.rows.sequences[static_cast<std::size_t>(op.rows.sequence_of(row))];
-  const int64_t position = op.rows.positions(row);
-  std::vector<Entry> list;
-  const int64_t oldest = std::max({position - op.window + 1, sequence.window_begin, int64_t{0}});
-  for (int64_t p = oldest; p <= position && op.window > 0; ++p) {
-    const auto* record = p >= sequence.start
-                             ? op.window_records.row(sequence.first_row + p - sequence.start)
-                             : reinterpret_cast<const uint8_t*>(op.ring.at(sequence.slot, p));
-    list.push_back({record, KvFormat::kFp8});
-  }
-  if (op.compressed.base == nullptr) return list;
-  for (int64_t i = 0; i < op.selected.dim(1); ++i) {
-    const int32_t j = op.selected(row, i);
-    const auto* record =
-        j < 0 ? nullptr
-              : reinterpret_cast<const uint8_t*>(op.compressed.record(sequence.block_table, j));
-    list.push_back({record, op.format});
-  }
-  return list;
-}
-
 /// Flash-style running softmax of one head over blocks of the list.
 class HeadSoftmax {
  public:
@@ -110,11 +81,34 @@ class HeadSoftmax {
 
 }  // namespace
 
+std::vector<AttentionEntry> list_attention_entries(const SparseAttention& op, int64_t row) {
+  const SequenceRows& sequence =
+      op.rows.sequences[static_cast<std::size_t>(op.rows.sequence_of(row))];
+  const int64_t position = op.rows.positions(row);
+  std::vector<AttentionEntry> list;
+  const int64_t oldest = std::max({position - op.window + 1, sequence.window_begin, int64_t{0}});
+  for (int64_t p = oldest; p <= position && op.window > 0; ++p) {
+    const auto* record = p >= sequence.start
+                             ? op.window_records.row(sequence.first_row + p - sequence.start)
+                             : reinterpret_cast<const uint8_t*>(op.ring.at(sequence.slot, p));
+    list.push_back({record, KvFormat::kFp8});
+  }
+  if (op.compressed.base == nullptr) return list;
+  for (int64_t i = 0; i < op.selected.dim(1); ++i) {
+    const int32_t j = op.selected(row, i);
+    const auto* record =
+        j < 0 ? nullptr
+              : reinterpret_cast<const uint8_t*>(op.compressed.record(sequence.block_table, j));
+    list.push_back({record, op.format});
+  }
+  return list;
+}
+
 void sparse_attention(const SparseAttention& op, RowRange range) {
   const int64_t dim = op.q.dim(2);
   std::vector<float> keys(static_cast<std::size_t>(kBlock * dim));
   for (int64_t row = range.begin; row < range.end; ++row) {
-    const std::vector<Entry> list = list_entries(op, row);
+    const std::vector<AttentionEntry> list = list_attention_entries(op, row);
     std::vector<HeadSoftmax> heads;
     for (int64_t head = 0; head < op.q.dim(1); ++head) {
       heads.emplace_back(&op.q(row, head, 0), dim, op.scale);

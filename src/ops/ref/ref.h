@@ -2,6 +2,8 @@
 // backends run those that are not hot in parallel over ranges.
 #pragma once
 
+#include <vector>
+
 #include "ops/ops.h"
 
 namespace di::ops::ref {
@@ -93,6 +95,13 @@ void quantize_mxfp4(const QuantizeMxFp4& op, RowRange range);
 void index_key_store(const IndexKeyStore& op, RowRange range);
 void index_select(const IndexSelect& op, RowRange range);
 void window_records(const WindowRecords& op, RowRange range);
+/// A record that a row attends to.
+struct AttentionEntry {
+  const uint8_t* record;
+  KvFormat format;
+};
+/// The list of a row in its order; a record of nullptr holds the place of an unused entry.
+std::vector<AttentionEntry> list_attention_entries(const SparseAttention& op, int64_t row);
 void sparse_attention(const SparseAttention& op, RowRange range);
 void window_store(const WindowStore& op, RowRange range);
 void route(const Route& op, RowRange range);
