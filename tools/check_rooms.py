@@ -18,7 +18,7 @@ MAY_SEE = {
     "checkpoint": LOW,
     "cache": LOW | {"ops/rows.h", "ops/attention.h", "ops/compressor.h", "ops/indexer.h"},
     "sampling": {"base", "tensor"},
-    "model": LOW | {"ops", "checkpoint", "cache", "text/engram.h"},
+    "model": LOW | {"ops", "checkpoint", "cache"},
 }
 MAY_SEE["verify"] = set(MAY_SEE)
 MAY_SEE["bench"] = set(MAY_SEE)
