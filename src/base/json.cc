@@ -143,11 +143,16 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 };
 
 /// Python's repr of a float: shortest digits, always with a point or an exponent.
-std::string float_text(double value) {
+std::string float_text(double value, int exponent_digits) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
   std::string text = fmt::format("{}", value);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  // fmt writes two digits of exponent at least, after a sign.
+  const auto exponent = text.find('e');
+  if (exponent_digits < 2 && exponent != std::string::npos && text[exponent + 2] == '0') {
+    text.erase(exponent + 2, 1);
+  }
   return text;
 }
 
@@ -173,7 +178,7 @@ void append_string(std::string& out, std::string_view text) {
   out += '"';
 }
 
-void append(std::string& out, const Json& json) {
+void append(std::string& out, const Json& json, int exponent_digits) {
   if (const auto integer = json.integer_text()) {
     out += *integer;
   } else if (json.is_null()) {
@@ -188,7 +193,7 @@ void append(std::string& out, const Json& json) {
     for (const Json& item : json.as_array()) {
       if (!first) out += ", ";
       first = false;
-      append(out, item);
+      append(out, item, exponent_digits);
     }
     out += ']';
   } else if (json.is_object()) {
@@ -199,11 +204,11 @@ void append(std::string& out, const Json& json) {
       first = false;
       append_string(out, key);
       out += ": ";
-      append(out, value);
+      append(out, value, exponent_digits);
     }
     out += '}';
   } else {
-    out += float_text(json.as_number());
+    out += float_text(json.as_number(), exponent_digits);
   }
 }
 
@@ -298,9 +303,9 @@ std::optional<std::string> Json::integer_text() const {
   return std::nullopt;
 }
 
-std::string Json::dump() const {
+std::string Json::dump(int exponent_digits) const {
   std::string out;
-  append(out, *this);
+  append(out, *this, exponent_digits);
   return out;
 }
 

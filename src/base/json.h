@@ -76,8 +76,9 @@ class Json {
   Json& set(std::string key, Json value);
 
   /// The text of this value in one line, as Python's json.dumps(ensure_ascii=False) writes it:
-  /// ", " and ": " as separators, floats as repr().
-  std::string dump() const;
+  /// ", " and ": " as separators, floats as repr(). The exponent of a float has at least
+  /// `exponent_digits` digits; Python writes two.
+  std::string dump(int exponent_digits = 2) const;
 
   /// The decimal digits of an integer, or nothing for any other kind.
   std::optional<std::string> integer_text() const;
