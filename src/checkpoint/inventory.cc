@@ -2,6 +2,8 @@
 // packs two inputs a byte and has one scale for each 32 inputs of a row.
 #include "checkpoint/inventory.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "base/math.h"
@@ -26,25 +28,29 @@ class List {
   }
   List at(std::string_view name) const { return at(name, kind_); }
 
-  void f32(std::string_view name, std::vector<int64_t> shape) { add(name, DType::kF32, shape); }
-  void bf16(std::string_view name, std::vector<int64_t> shape) { add(name, DType::kBf16, shape); }
+  void f32(std::string_view name, std::vector<int64_t> shape) const {
+    add(name, DType::kF32, std::move(shape));
+  }
+  void bf16(std::string_view name, std::vector<int64_t> shape) const {
+    add(name, DType::kBf16, std::move(shape));
+  }
 
-  void fp8(const std::string& name, int64_t out, int64_t in) {
+  void fp8(const std::string& name, int64_t out, int64_t in) const {
     add(name + ".weight", DType::kF8E4M3, {out, in});
     add(name + ".scale", DType::kF8E8M0, {ceil_div(out, kBlock), ceil_div(in, kBlock)});
   }
-  void fp4(const std::string& name, int64_t out, int64_t in) {
+  void fp4(const std::string& name, int64_t out, int64_t in) const {
     add(name + ".weight", DType::kI8, {out, in / 2});
     add(name + ".scale", DType::kF8E8M0, {out, in / kBlock});
   }
   /// An embedding table in FP8 with one scale for each 32 columns of a row.
-  void fp8_table(const std::string& name, int64_t rows, int64_t columns) {
+  void fp8_table(const std::string& name, int64_t rows, int64_t columns) const {
     add(name + ".weight", DType::kF8E4M3, {rows, columns});
     add(name + ".scale", DType::kF8E8M0, {rows, columns / kBlock});
   }
 
  private:
-  void add(std::string_view name, DType dtype, std::vector<int64_t> shape) {
+  void add(std::string_view name, DType dtype, std::vector<int64_t> shape) const {
     tensors_->push_back({fmt::format("{}{}", prefix_, name), dtype, std::move(shape), kind_});
   }
 
@@ -53,7 +59,7 @@ class List {
   TensorKind kind_ = TensorKind::kEmbedding;
 };
 
-void add_attention(List attn, const ModelConfig& c) {
+void add_attention(const List& attn, const ModelConfig& c) {
   const AttentionConfig& a = c.attention;
   attn.fp8("wq_a", a.q_lora_rank, c.hidden_size);
   attn.bf16("q_norm.weight", {a.q_lora_rank});
@@ -65,13 +71,13 @@ void add_attention(List attn, const ModelConfig& c) {
   attn.f32("attn_sink", {a.num_attention_heads});
 }
 
-void add_compressor(List compressor, const ModelConfig& c, int64_t ratio) {
+void add_compressor(const List& compressor, const ModelConfig& c, int64_t ratio) {
   compressor.bf16("wkv.weight", {c.attention.head_dim, c.hidden_size});
   if (ratio > 1) compressor.bf16("wgate.weight", {c.attention.head_dim, c.hidden_size});
   compressor.bf16("norm.weight", {c.attention.head_dim});
 }
 
-void add_indexer(List indexer, const ModelConfig& c, bool owns_keys) {
+void add_indexer(const List& indexer, const ModelConfig& c, bool owns_keys) {
   const IndexerConfig& x = c.indexer;
   indexer.fp8("wq_b", x.query_size(), c.attention.q_lora_rank);
   indexer.bf16("weights_proj.weight", {x.index_n_heads, c.hidden_size});
@@ -80,13 +86,15 @@ void add_indexer(List indexer, const ModelConfig& c, bool owns_keys) {
   indexer.bf16("k_norm.weight", {x.index_head_dim});
 }
 
-void add_hyper_connection(List layer, const ModelConfig& c, const std::string& name) {
+void add_hyper_connection(const List& layer, const ModelConfig& c, const std::string& name) {
   layer.f32(name + "_fn", {c.hc.mix_size(), c.hc.hc_mult * c.hidden_size});
   layer.f32(name + "_base", {c.hc.mix_size()});
   layer.f32(name + "_scale", {3});
 }
 
-void add_experts(List ffn, const ModelConfig& c, int64_t num_experts, TensorKind expert_kind) {
+void add_experts(
+    const List& ffn, const ModelConfig& c, int64_t num_experts, TensorKind expert_kind
+) {
   const int64_t inner = c.moe.moe_intermediate_size;
   ffn.bf16("gate.weight", {num_experts, c.hidden_size});
   ffn.f32("gate.bias", {num_experts});
@@ -95,7 +103,7 @@ void add_experts(List ffn, const ModelConfig& c, int64_t num_experts, TensorKind
   ffn.fp8("shared_experts.w2", c.hidden_size, inner);
   ffn.fp8("shared_experts.w3", inner, c.hidden_size);
   for (int64_t e = 0; e < num_experts; ++e) {
-    List expert = ffn.at(fmt::format("experts.{}", e), expert_kind);
+    const List expert = ffn.at(fmt::format("experts.{}", e), expert_kind);
     expert.fp4("w1", inner, c.hidden_size);
     expert.fp4("w2", c.hidden_size, inner);
     expert.fp4("w3", inner, c.hidden_size);
@@ -103,7 +111,9 @@ void add_experts(List ffn, const ModelConfig& c, int64_t num_experts, TensorKind
 }
 
 /// What a backbone layer and a draft stage have in common.
-void add_block(List layer, const ModelConfig& c, int64_t num_experts, TensorKind expert_kind) {
+void add_block(
+    const List& layer, const ModelConfig& c, int64_t num_experts, TensorKind expert_kind
+) {
   layer.bf16("attn_norm.weight", {c.hidden_size});
   layer.bf16("ffn_norm.weight", {c.hidden_size});
   add_hyper_connection(layer, c, "hc_attn");
@@ -112,7 +122,7 @@ void add_block(List layer, const ModelConfig& c, int64_t num_experts, TensorKind
   add_experts(layer.at("ffn"), c, num_experts, expert_kind);
 }
 
-void add_engram(List engram, const ModelConfig& c, int64_t table) {
+void add_engram(const List& engram, const ModelConfig& c, int64_t table) {
   const EngramConfig& e = c.engram;
   engram.fp8_table(
       "embed", e.engram_num_embeddings[static_cast<std::size_t>(table)], e.engram_head_dim
@@ -122,17 +132,17 @@ void add_engram(List engram, const ModelConfig& c, int64_t table) {
   engram.bf16("k_weight", {c.hc.hc_mult, c.hidden_size});
 }
 
-void add_layer(List layer, const ModelConfig& c, const LayerRole& role) {
+void add_layer(const List& layer, const ModelConfig& c, const LayerRole& role) {
   if (role.engram >= 0) add_engram(layer.at("engram", TensorKind::kEngram), c, role.engram);
   add_block(layer, c, c.moe.n_routed_experts, TensorKind::kExperts);
   if (role.is_kv_source) add_compressor(layer.at("attn.compressor"), c, role.ratio);
   if (role.is_index_source) add_indexer(layer.at("attn.indexer"), c, role.is_kv_source);
 }
 
-void add_drafts(List root, const ModelConfig& c) {
+void add_drafts(const List& root, const ModelConfig& c) {
   const DraftConfig& d = c.draft;
   for (int64_t s = 0; s < d.num_nextn_predict_layers; ++s) {
-    List stage = root.at(fmt::format("mtp.{}", s), TensorKind::kDraft);
+    const List stage = root.at(fmt::format("mtp.{}", s), TensorKind::kDraft);
     if (s == 0) {
       stage.fp8("main_proj", c.hidden_size, d.num_targets() * c.hidden_size);
       stage.bf16("main_norm.weight", {c.hidden_size});
@@ -146,13 +156,13 @@ void add_drafts(List root, const ModelConfig& c) {
   }
 }
 
-void add_vision(List root, const VisionConfig& v, int64_t hidden_size) {
+void add_vision(const List& root, const VisionConfig& v, int64_t hidden_size) {
   const int64_t d = v.hidden_size;
-  List vision = root.at("vision", TensorKind::kVision);
+  const List vision = root.at("vision", TensorKind::kVision);
   vision.bf16("patch_embed.proj.weight", {d, v.patch_values()});
   vision.bf16("patch_embed.proj.bias", {d});
   for (int64_t b = 0; b < v.num_hidden_layers; ++b) {
-    List block = vision.at(fmt::format("blocks.{}", b));
+    const List block = vision.at(fmt::format("blocks.{}", b));
     block.bf16("norm1.weight", {d});
     block.bf16("attn.wqkv.weight", {3 * d, d});
     block.bf16("attn.wqkv.bias", {3 * d});
@@ -163,7 +173,7 @@ void add_vision(List root, const VisionConfig& v, int64_t hidden_size) {
     block.bf16("mlp.w2.weight", {d, v.intermediate_size});
   }
   vision.bf16("norm.weight", {d});
-  List aligner = root.at("aligner", TensorKind::kVision);
+  const List aligner = root.at("aligner", TensorKind::kVision);
   aligner.bf16("w1.weight", {hidden_size, v.merged_size()});
   aligner.bf16("w1.bias", {hidden_size});
   aligner.bf16("w2.weight", {hidden_size, hidden_size});
@@ -174,7 +184,7 @@ void add_vision(List root, const VisionConfig& v, int64_t hidden_size) {
 
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& c) {
   std::vector<ExpectedTensor> tensors;
-  List root(tensors);
+  const List root(tensors);
   if (c.vision) {
     add_vision(root, *c.vision, c.hidden_size);
     root.bf16("image_start", {c.hidden_size});

@@ -84,6 +84,7 @@ TEST(Loader, PassesTheFirstErrorOnAndStops) {
   const auto source = pattern(1);
   std::atomic<int> ran{0};
   std::vector<LoadJob> jobs;
+  jobs.reserve(1000);
   for (int i = 0; i < 1000; ++i) {
     jobs.push_back({{std::span(source)}, 1, [&ran, i](int64_t, int64_t) {
                       ++ran;

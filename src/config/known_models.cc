@@ -1,9 +1,9 @@
 #include "config/known_models.h"
 
 namespace di {
+namespace {
 
-std::string_view v41_flash_config_text() {
-  return R"({
+constexpr std::string_view kV41Flash = R"({
   "architectures": ["DeepseekV41ForCausalLM"],
   "model_type": "deepseek_v41",
   "dtype": "bfloat16",
@@ -102,6 +102,11 @@ std::string_view v41_flash_config_text() {
     "max_wh_ratio": null
   }
 })";
+
+}  // namespace
+
+std::string_view v41_flash_config_text() {
+  return kV41Flash;
 }
 
 ModelConfig v41_flash_config() {
