@@ -11,21 +11,6 @@ namespace {
 
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
-/// Where a block's index section keeps entry j's codes and scales.
-struct IndexKey {
-  uint8_t* codes;
-  uint8_t* scales;
-};
-
-IndexKey index_key(const PagedView& keys, const int32_t* block_table, int64_t j) {
-  auto* section = reinterpret_cast<uint8_t*>(keys.section(block_table, j));
-  const int64_t at = j % keys.entries_per_block;
-  const int64_t scale_bytes = keys.record_bytes / 16;
-  return {
-      section + at * keys.record_bytes,
-      section + keys.entries_per_block * keys.record_bytes + at * scale_bytes};
-}
-
 double dot_mxfp4(
     const uint8_t* a, const uint8_t* sa, const uint8_t* b, const uint8_t* sb, int64_t dim
 ) {
@@ -38,8 +23,18 @@ double dot_mxfp4(
   return sum;
 }
 
-/// The score of entry j, rounded to bf16 after the dot product, the head weight and the head sum.
-float score_of(const IndexSelect& op, int64_t row, const int32_t* block_table, int64_t j) {
+}  // namespace
+
+IndexKey index_key(const PagedView& keys, const int32_t* block_table, int64_t j) {
+  auto* section = reinterpret_cast<uint8_t*>(keys.section(block_table, j));
+  const int64_t at = j % keys.entries_per_block;
+  const int64_t scale_bytes = keys.record_bytes / 16;
+  return {
+      section + at * keys.record_bytes,
+      section + keys.entries_per_block * keys.record_bytes + at * scale_bytes};
+}
+
+float index_score(const IndexSelect& op, int64_t row, const int32_t* block_table, int64_t j) {
   const IndexKey key = index_key(op.keys, block_table, j);
   double sum = 0;
   for (int64_t head = 0; head < op.q_codes.dim(1); ++head) {
@@ -55,6 +50,8 @@ float score_of(const IndexSelect& op, int64_t row, const int32_t* block_table, i
   }
   return round_bf16(static_cast<float>(sum));
 }
+
+namespace {
 
 /// Writes the `width` best positions with a score above −∞ in ascending order, −1 behind them.
 void select_best(const std::vector<float>& scores, int32_t* best, int64_t width) {
@@ -95,7 +92,7 @@ std::vector<float> score_row(const IndexSelect& op, int64_t row) {
   std::vector<float> scores(static_cast<std::size_t>(visible), kHidden);
   const auto score_range = [&](int64_t begin, int64_t end) {
     for (int64_t j = begin; j < std::min(end, visible); ++j) {
-      scores[static_cast<std::size_t>(j)] = score_of(op, row, sequence.block_table, j);
+      scores[static_cast<std::size_t>(j)] = index_score(op, row, sequence.block_table, j);
     }
   };
   if (op.candidates_in.empty()) {

@@ -94,6 +94,14 @@ void compressed_store(const CompressedStore& op, RowRange range);
 void quantize_mxfp4(const QuantizeMxFp4& op, RowRange range);
 void index_key_store(const IndexKeyStore& op, RowRange range);
 void index_select(const IndexSelect& op, RowRange range);
+/// Where a block's index section keeps entry j's codes and scales.
+struct IndexKey {
+  uint8_t* codes;
+  uint8_t* scales;
+};
+IndexKey index_key(const PagedView& keys, const int32_t* block_table, int64_t j);
+/// The score of entry j, rounded to bf16 after the dot product, the head weight and the head sum.
+float index_score(const IndexSelect& op, int64_t row, const int32_t* block_table, int64_t j);
 void window_records(const WindowRecords& op, RowRange range);
 /// A record that a row attends to.
 struct AttentionEntry {
