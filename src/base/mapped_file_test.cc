@@ -14,7 +14,7 @@ namespace di {
 namespace {
 
 std::string write_file(const std::string& name, std::string_view content) {
-  const std::string path = ::testing::TempDir() + name;
+  std::string path = ::testing::TempDir() + name;
   std::ofstream(path, std::ios::binary) << content;
   return path;
 }

@@ -22,8 +22,8 @@ struct View {
 
   /// A view of T reads as a view of const T.
   template <class U>
-  requires std::is_same_v<const U, T> View(const View<U, Rank>& other)
-      : data(other.data) {  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  requires std::is_same_v<const U, T> View(const View<U, Rank>& other) : data(other.data) {
     for (int d = 0; d < Rank; ++d)
       dims[d] = other.dims[d];
   }
