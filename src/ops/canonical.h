@@ -34,15 +34,33 @@ inline float sqrt_f32(float x) {
   return static_cast<float>(std::sqrt(static_cast<double>(x)));
 }
 
-/// 1 / √(mean of squares + eps): squares rounded to fp32, summed in double, mean rounded to fp32.
-inline float inverse_rms(const bf16* x, int64_t width, float eps) {
-  double sum = 0;
-  for (int64_t i = 0; i < width; ++i) {
-    const float value = to_float(x[i]);
-    sum += value * value;
+/// Σ term(i) in double, in the order of long sums over one row: 16 partial sums, term i in number
+/// i mod 16, folded in halves. A single chain would bind every row to the latency of an addition.
+template <class Term>
+double interleaved_sum(int64_t count, const Term& term) {
+  double partial[16] = {};
+  for (int64_t i = 0; i < count; ++i)
+    partial[i % 16] += term(i);
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i)
+      partial[i] += partial[i + half];
   }
+  return partial[0];
+}
+
+/// 1 / √(sum / width + eps) for a sum of squares; the mean is rounded to fp32.
+inline float inverse_rms_of_sum(double sum, int64_t width, float eps) {
   const auto mean = static_cast<float>(sum / static_cast<double>(width));
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(mean + eps)));
+}
+
+/// 1 / √(mean of squares + eps): squares rounded to fp32, summed in double.
+inline float inverse_rms(const bf16* x, int64_t width, float eps) {
+  const double sum = interleaved_sum(width, [x](int64_t i) {
+    const float value = to_float(x[i]);
+    return value * value;
+  });
+  return inverse_rms_of_sum(sum, width, eps);
 }
 
 /// Q8 of one group: codes of x[0..width), returns the E8M0 scale. a = max(|x|, 1e-4);

@@ -7,11 +7,9 @@ namespace {
 
 /// ⟨h · (q · k), key⟩: products rounded to fp32 left to right, summed in double.
 float gate_dot(const bf16* h, const bf16* q, const bf16* k, const bf16* key, int64_t width) {
-  double sum = 0;
-  for (int64_t d = 0; d < width; ++d) {
-    sum += to_float(h[d]) * (to_float(q[d]) * to_float(k[d])) * to_float(key[d]);
-  }
-  return static_cast<float>(sum);
+  return static_cast<float>(interleaved_sum(width, [=](int64_t d) {
+    return to_float(h[d]) * (to_float(q[d]) * to_float(k[d])) * to_float(key[d]);
+  }));
 }
 
 }  // namespace
