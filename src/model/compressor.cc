@@ -1,0 +1,80 @@
+// A KV source's compressed entries and index keys. Source: specification sections 4.5 and 4.6.
+#include "model/activations.h"
+
+namespace di::model {
+namespace {
+
+/// The latents of the new entries before rotation [entries, head_dim].
+View<bf16, 2> latents(
+    const Pass& pass,
+    int64_t l,
+    const View<bf16, 2>& x,
+    const Activations& act,
+    std::span<const ops::NewEntry> entries
+) {
+  const CompressorWeights& weights = *pass.layer(l).compressor;
+  const int64_t ratio = pass.role(l).ratio;
+  if (ratio == 1) {
+    const View<bf16, 2> latent = linear_bf16(pass, x, weights.wkv);
+    norm(pass, latent, weights.norm);
+    return latent;
+  }
+  const View<float, 2> kv = linear_f32(pass, x, weights.wkv);
+  const View<float, 2> score = linear_f32(pass, x, weights.wgate);
+  const auto latent = pass.arena().array<bf16>(std::ssize(entries), weights.wkv.rows);
+  const ops::RingView carry = pass.cache.carry(l);
+  const ops::Rows rows = act.rows.view();
+  pass.ops.compressor_pool(
+      pass.exec,
+      {.latent = latent,
+       .kv = kv,
+       .score = score,
+       .carry = carry,
+       .ratio = ratio,
+       .entries = entries,
+       .rows = rows}
+  );
+  pass.ops.carry_store(pass.exec, {.carry = carry, .kv = kv, .score = score, .rows = rows});
+  norm(pass, latent, weights.norm);
+  return latent;
+}
+
+View<bf16, 3> as_heads(const View<bf16, 2>& x) {
+  return View<bf16, 3>(x.data, x.dim(0), 1, x.dim(1));
+}
+
+}  // namespace
+
+void compress(const Pass& pass, int64_t l, const View<bf16, 2>& x, const Activations& act) {
+  const Arena::Scope scope(pass.arena());
+  const CompressorWeights& weights = *pass.layer(l).compressor;
+  const int64_t ratio = pass.role(l).ratio;
+  const std::vector<ops::NewEntry> entries = new_entries(act.rows, ratio);
+  const View<bf16, 2> latent = latents(pass, l, x, act, entries);
+  if (entries.empty()) return;
+  observe(pass.options.observer, "latent", l, latent);
+
+  std::vector<int64_t> first_tokens;  // an entry is rotated to the position of its first token
+  for (const ops::NewEntry& entry : entries)
+    first_tokens.push_back(entry.j * ratio);
+  const View<const int64_t, 1> positions(first_tokens.data(), std::ssize(first_tokens));
+
+  const View<bf16, 2> key = linear_bf16(pass, latent, weights.wk);
+  norm(pass, key, weights.k_norm);
+  rotate(pass, l, as_heads(key), positions);
+  pass.ops.index_key_store(
+      pass.exec,
+      {.cache = pass.cache.index_keys(l), .k = key, .entries = entries, .rows = act.rows.view()}
+  );
+  rotate(pass, l, as_heads(latent), positions);
+  pass.ops.compressed_store(
+      pass.exec,
+      {.cache = pass.cache.compressed(l),
+       .format = pass.cache.layout().kv_format,
+       .kv = latent,
+       .entries = entries,
+       .rows = act.rows.view()}
+  );
+}
+
+}  // namespace di::model

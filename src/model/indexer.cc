@@ -1,0 +1,65 @@
+// An index source's selection of compressed entries. Source: specification section 4.6.
+#include <cmath>
+
+#include "model/activations.h"
+
+namespace di::model {
+namespace {
+
+/// weights_proj(x) / √(index_head_dim · index_n_heads), in bf16.
+View<bf16, 2> head_weights(
+    const Pass& pass, const View<bf16, 2>& x, const ops::Weight& projection
+) {
+  const IndexerConfig& config = pass.model.config.indexer;
+  const auto factor = static_cast<float>(
+      1.0 / std::sqrt(static_cast<double>(config.index_head_dim * config.index_n_heads))
+  );
+  const View<bf16, 2> weights = linear_bf16(pass, x, projection);
+  for (int64_t i = 0; i < weights.size(); ++i) {
+    weights.data[i] = to_bf16(to_float(weights.data[i]) * factor);
+  }
+  return weights;
+}
+
+}  // namespace
+
+void select_entries(
+    const Pass& pass, int64_t l, const View<bf16, 2>& x, const ops::Q8View& qr, Activations& act
+) {
+  const IndexerConfig& config = pass.model.config.indexer;
+  const IndexerWeights& weights = *pass.layer(l).indexer;
+  const LayerRole& role = pass.role(l);
+  const int64_t rows = act.rows.count();
+  const Arena::Scope scope(pass.arena());
+  const View<bf16, 2> q = linear_q8(pass, qr, weights.wq_b);
+  const View<bf16, 3> q_heads(q.data, rows, config.index_n_heads, config.index_head_dim);
+  rotate(pass, l, q_heads, act.rows.view().positions);
+  const auto codes =
+      pass.arena().array<uint8_t>(rows, config.index_n_heads, config.index_head_dim / 2);
+  const auto scales =
+      pass.arena().array<uint8_t>(rows, config.index_n_heads, config.index_head_dim / 32);
+  const int64_t heads = rows * config.index_n_heads;
+  pass.ops.quantize_mxfp4(
+      pass.exec,
+      {.codes = View<uint8_t, 2>(codes.data, heads, codes.dim(2)),
+       .scales = View<uint8_t, 2>(scales.data, heads, scales.dim(2)),
+       .x = View<const bf16, 2>(q.data, heads, config.index_head_dim)}
+  );
+  pass.ops.index_select(
+      pass.exec,
+      {.selected = act.selected,
+       .candidates_out = role.is_candidate_source ? act.candidates : View<int32_t, 2>{},
+       .candidates_in = role.uses_candidates ? act.candidates : View<int32_t, 2>{},
+       .q_codes = codes,
+       .q_scales = scales,
+       .head_weights = head_weights(pass, x, weights.weights_proj),
+       .keys = pass.cache.index_keys(role.kv_source),
+       .ratio = role.ratio,
+       .candidate_block_size = config.candidate_block_size,
+       .rows = act.rows.view()}
+  );
+  observe(pass.options.observer, "index_topk", l, act.selected);
+  if (role.is_candidate_source) observe(pass.options.observer, "candidates", l, act.candidates);
+}
+
+}  // namespace di::model

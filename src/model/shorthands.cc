@@ -1,0 +1,50 @@
+#include "model/activations.h"
+
+namespace di::model {
+
+ops::Q8View quantize(const Pass& pass, const View<const bf16, 2>& x) {
+  const auto codes = pass.arena().array<uint8_t>(x.dim(0), x.dim(1));
+  const auto scales = pass.arena().array<uint8_t>(x.dim(0), x.dim(1) / ops::kScaleGroup);
+  pass.ops.quantize_fp8(pass.exec, {.codes = codes, .scales = scales, .x = x});
+  return {codes, scales};
+}
+
+View<bf16, 2> linear_q8(const Pass& pass, const ops::Q8View& x, const ops::Weight& w) {
+  const auto y = pass.arena().array<bf16>(x.codes.dim(0), w.rows);
+  pass.ops.linear_q8(pass.exec, {.y = y, .x = x, .w = w});
+  return y;
+}
+
+View<bf16, 2> linear_bf16(
+    const Pass& pass, const View<const bf16, 2>& x, const ops::Weight& w, int64_t groups
+) {
+  const auto y = pass.arena().array<bf16>(x.dim(0), w.rows);
+  pass.ops.linear(pass.exec, {.y = y, .y_f32 = {}, .x = x, .w = w, .groups = groups});
+  return y;
+}
+
+View<float, 2> linear_f32(const Pass& pass, const View<const bf16, 2>& x, const ops::Weight& w) {
+  const auto y = pass.arena().array<float>(x.dim(0), w.rows);
+  pass.ops.linear(pass.exec, {.y = {}, .y_f32 = y, .x = x, .w = w});
+  return y;
+}
+
+void norm(const Pass& pass, const View<bf16, 2>& x, const View<const bf16, 1>& weight) {
+  const auto eps = static_cast<float>(pass.model.config.rms_norm_eps);
+  pass.ops.rms_norm(pass.exec, {.y = x, .x = x, .weight = weight, .eps = eps});
+}
+
+void rotate(
+    const Pass& pass,
+    int64_t l,
+    const View<bf16, 3>& x,
+    const View<const int64_t, 1>& positions,
+    bool inverse
+) {
+  pass.ops.rope(
+      pass.exec,
+      {.x = x, .positions = positions, .frequencies = pass.frequencies(l), .inverse = inverse}
+  );
+}
+
+}  // namespace di::model

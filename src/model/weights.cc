@@ -1,0 +1,277 @@
+#include "model/weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include "base/error.h"
+#include "base/math.h"
+#include "checkpoint/loader.h"
+#include "config/layer_role.h"
+
+namespace di::model {
+namespace {
+
+using checkpoint::Checkpoint;
+using checkpoint::TensorView;
+using ops::Weight;
+using ops::WeightFormat;
+
+constexpr int64_t kAlignment = 64;
+
+/// Collects what must be copied or packed while tensors are bound, then does it in one go.
+class Binder {
+ public:
+  Binder(const Checkpoint& checkpoint, const ops::OpTable& table)
+      : checkpoint_(checkpoint), table_(table) {}
+
+  /// A matrix called `name`.weight, with `name`.scale when the format has scales.
+  void matrix(Weight& target, const std::string& name, WeightFormat format) {
+    const TensorView codes = checkpoint_.find(name + ".weight");
+    Weight raw{format, codes.shape[0], codes.shape[1], codes.bytes.data(), nullptr};
+    if (format == WeightFormat::kFp4) raw.cols *= 2;
+    if (format == WeightFormat::kFp4 || format == WeightFormat::kFp8) {
+      const TensorView scales = checkpoint_.find(name + ".scale");
+      raw.scales = reinterpret_cast<const uint8_t*>(scales.bytes.data());
+    }
+    bind(target, raw);
+  }
+
+  /// A bare fp32 matrix, such as hc_attn_fn.
+  void f32_matrix(Weight& target, const std::string& name) {
+    const TensorView tensor = checkpoint_.find(name);
+    bind(
+        target, {WeightFormat::kF32, tensor.shape[0], tensor.shape[1], tensor.bytes.data(), nullptr}
+    );
+  }
+
+  template <class T, int Rank>
+  void vector(View<const T, Rank>& target, const std::string& name) {
+    const TensorView tensor = checkpoint_.find(name);
+    for (int d = 0; d < Rank; ++d)
+      target.dims[d] = tensor.shape[static_cast<std::size_t>(d)];
+    target.data = reinterpret_cast<const T*>(tensor.bytes.data());
+    if (is_aligned(tensor.bytes.data(), sizeof(T))) return;
+    copies_.push_back(
+        {[&target](const std::byte* data) { target.data = reinterpret_cast<const T*>(data); },
+         tensor.bytes,
+         take(static_cast<int64_t>(tensor.bytes.size()))}
+    );
+  }
+
+  void engram_table(ops::EngramTable& target, const std::string& name) {
+    const TensorView codes = checkpoint_.find(name + ".weight");
+    const TensorView scales = checkpoint_.find(name + ".scale");
+    target.codes = reinterpret_cast<const uint8_t*>(codes.bytes.data());
+    target.scales = reinterpret_cast<const uint8_t*>(scales.bytes.data());
+    target.num_rows = codes.shape[0];
+    target.head_dim = codes.shape[1];
+  }
+
+  int64_t storage_bytes() const { return total_; }
+
+  /// Fills `storage` and points every target into it.
+  void run(std::byte* storage, ThreadPool& pool, const checkpoint::LoadProgress& progress) {
+    for (const Copy& copy : copies_) {
+      std::memcpy(storage + copy.offset, copy.source.data(), copy.source.size());
+      copy.point_to(storage + copy.offset);
+    }
+    std::vector<checkpoint::LoadJob> jobs;
+    for (const Packing& packing : packings_) {
+      *packing.target = packing.raw;
+      packing.target->data = storage + packing.offset;
+      packing.target->scales = nullptr;
+      jobs.push_back(pack_job(packing.raw, storage + packing.offset));
+    }
+    checkpoint::run_load_jobs(std::move(jobs), pool, progress);
+  }
+
+ private:
+  /// Bytes that the mapping holds at an odd address, and who reads them from their new place.
+  struct Copy {
+    std::function<void(const std::byte*)> point_to;
+    std::span<const std::byte> source;
+    int64_t offset;
+  };
+  struct Packing {
+    Weight* target;
+    Weight raw;
+    int64_t offset;
+  };
+  static bool is_aligned(const void* pointer, std::size_t unit) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % unit == 0;
+  }
+
+  int64_t take(int64_t bytes) {
+    const int64_t offset = total_;
+    total_ = align_up(total_ + bytes, kAlignment);
+    return offset;
+  }
+
+  void bind(Weight& target, const Weight& raw) {
+    target = raw;
+    const int64_t bytes = table_.packed_bytes(raw.format, raw.rows, raw.cols);
+    if (bytes > 0) {
+      packings_.push_back({&target, raw, take(bytes)});
+    } else if (!is_aligned(raw.data, element_bytes(raw.format))) {
+      const auto size = static_cast<std::size_t>(ops::data_bytes(raw.format, raw.rows, raw.cols));
+      copies_.push_back(
+          {[&target](const std::byte* data) { target.data = data; },
+           {raw.data, size},
+           take(static_cast<int64_t>(size))}
+      );
+    }
+  }
+
+  static std::size_t element_bytes(WeightFormat format) {
+    return static_cast<std::size_t>(std::max<int64_t>(1, ops::data_bytes(format, 1, 1)));
+  }
+
+  checkpoint::LoadJob pack_job(const Weight& raw, std::byte* packed) const {
+    const auto span = [](const void* data, int64_t bytes) {
+      return std::span(static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes));
+    };
+    checkpoint::LoadJob job;
+    job.sources.push_back(span(raw.data, ops::data_bytes(raw.format, raw.rows, raw.cols)));
+    if (raw.scales != nullptr) {
+      job.sources.push_back(span(raw.scales, ops::scale_bytes(raw.format, raw.rows, raw.cols)));
+    }
+    job.num_units = ceil_div(raw.rows, ops::kPackRows);
+    job.convert = [raw, packed, pack = table_.pack](int64_t begin, int64_t end) {
+      pack(raw, {begin * ops::kPackRows, std::min(raw.rows, end * ops::kPackRows)}, packed);
+    };
+    return job;
+  }
+
+  const Checkpoint& checkpoint_;
+  const ops::OpTable& table_;
+  std::vector<Copy> copies_;
+  std::vector<Packing> packings_;
+  int64_t total_ = 0;
+};
+
+void bind_site(Binder& binder, SiteWeights& site, const std::string& name) {
+  binder.f32_matrix(site.fn, name + "_fn");
+  binder.vector(site.base, name + "_base");
+  binder.vector(site.scale, name + "_scale");
+}
+
+void bind_attention(Binder& binder, AttentionWeights& attn, const std::string& prefix) {
+  binder.matrix(attn.wq_a, prefix + "wq_a", WeightFormat::kFp8);
+  binder.matrix(attn.wq_b, prefix + "wq_b", WeightFormat::kFp8);
+  binder.matrix(attn.wkv, prefix + "wkv", WeightFormat::kFp8);
+  binder.matrix(attn.wo_a, prefix + "wo_a", WeightFormat::kFp8);
+  binder.matrix(attn.wo_b, prefix + "wo_b", WeightFormat::kFp8);
+  binder.vector(attn.q_norm, prefix + "q_norm.weight");
+  binder.vector(attn.kv_norm, prefix + "kv_norm.weight");
+  binder.vector(attn.attn_sink, prefix + "attn_sink");
+}
+
+void bind_compressor(
+    Binder& binder, CompressorWeights& part, const std::string& prefix, int64_t ratio
+) {
+  binder.matrix(part.wkv, prefix + "compressor.wkv", WeightFormat::kBf16);
+  if (ratio > 1) binder.matrix(part.wgate, prefix + "compressor.wgate", WeightFormat::kBf16);
+  binder.vector(part.norm, prefix + "compressor.norm.weight");
+  binder.matrix(part.wk, prefix + "indexer.wk", WeightFormat::kBf16);
+  binder.vector(part.k_norm, prefix + "indexer.k_norm.weight");
+}
+
+void bind_expert(
+    Binder& binder, ops::ExpertWeights& expert, const std::string& prefix, WeightFormat format
+) {
+  binder.matrix(expert.w1, prefix + ".w1", format);
+  binder.matrix(expert.w3, prefix + ".w3", format);
+  binder.matrix(expert.w2, prefix + ".w2", format);
+}
+
+void bind_moe(Binder& binder, MoeWeights& moe, const std::string& prefix, int64_t num_experts) {
+  binder.matrix(moe.gate, prefix + "gate", WeightFormat::kBf16);
+  binder.vector(moe.bias, prefix + "gate.bias");
+  binder.vector(moe.bias_vl, prefix + "gate.bias_vl");
+  moe.experts.resize(static_cast<std::size_t>(num_experts));
+  for (std::size_t e = 0; e < moe.experts.size(); ++e) {
+    bind_expert(binder, moe.experts[e], fmt::format("{}experts.{}", prefix, e), WeightFormat::kFp4);
+  }
+  bind_expert(binder, moe.shared_experts, prefix + "shared_experts", WeightFormat::kFp8);
+}
+
+void bind_engram(Binder& binder, EngramWeights& engram, const std::string& prefix) {
+  binder.engram_table(engram.table, prefix + "embed");
+  binder.matrix(engram.wkv, prefix + "wkv", WeightFormat::kFp8);
+  binder.vector(engram.q_weight, prefix + "q_weight");
+  binder.vector(engram.k_weight, prefix + "k_weight");
+}
+
+void bind_layer(Binder& binder, LayerWeights& layer, const ModelConfig& config, int64_t l) {
+  const LayerRole role = layer_role(config, l);
+  const std::string prefix = fmt::format("layers.{}.", l);
+  if (role.engram >= 0) bind_engram(binder, layer.engram.emplace(), prefix + "engram.");
+  bind_site(binder, layer.hc_attn, prefix + "hc_attn");
+  binder.vector(layer.attn_norm, prefix + "attn_norm.weight");
+  bind_attention(binder, layer.attn, prefix + "attn.");
+  if (role.is_kv_source) {
+    bind_compressor(binder, layer.compressor.emplace(), prefix + "attn.", role.ratio);
+  }
+  if (role.is_index_source) {
+    IndexerWeights& indexer = layer.indexer.emplace();
+    binder.matrix(indexer.wq_b, prefix + "attn.indexer.wq_b", WeightFormat::kFp8);
+    binder.matrix(indexer.weights_proj, prefix + "attn.indexer.weights_proj", WeightFormat::kBf16);
+  }
+  bind_site(binder, layer.hc_ffn, prefix + "hc_ffn");
+  binder.vector(layer.ffn_norm, prefix + "ffn_norm.weight");
+  bind_moe(binder, layer.ffn, prefix + "ffn.", config.moe.n_routed_experts);
+}
+
+void bind_model(Binder& binder, Weights& weights, const ModelConfig& config) {
+  binder.vector(weights.embed, "embed.weight");
+  weights.layers.resize(static_cast<std::size_t>(config.num_hidden_layers));
+  for (int64_t l = 0; l < config.num_hidden_layers; ++l) {
+    bind_layer(binder, weights.layers[static_cast<std::size_t>(l)], config, l);
+  }
+  binder.vector(weights.norm, "norm.weight");
+  binder.matrix(weights.head, "head", WeightFormat::kBf16);
+}
+
+std::shared_ptr<std::byte> allocate(int64_t bytes) {
+  if (bytes == 0) return nullptr;
+  const auto size = static_cast<std::size_t>(bytes);
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    throw Error(
+        ErrorCode::kOutOfMemory,
+        fmt::format("the weights need {} bytes of memory, which the system refuses", bytes)
+    );
+  }
+  ::madvise(data, size, MADV_HUGEPAGE);
+  return {static_cast<std::byte*>(data), [size](std::byte* p) { ::munmap(p, size); }};
+}
+
+}  // namespace
+
+int64_t weight_storage_bytes(const Checkpoint& checkpoint, const ops::OpTable& ops) {
+  Binder binder(checkpoint, ops);
+  Weights weights;
+  bind_model(binder, weights, checkpoint.config());
+  return binder.storage_bytes();
+}
+
+Weights load_weights(
+    const Checkpoint& checkpoint,
+    const ops::OpTable& ops,
+    ThreadPool& pool,
+    const checkpoint::LoadProgress& progress
+) {
+  Binder binder(checkpoint, ops);
+  Weights weights;
+  bind_model(binder, weights, checkpoint.config());
+  weights.storage_bytes = binder.storage_bytes();
+  weights.storage = allocate(weights.storage_bytes);
+  binder.run(weights.storage.get(), pool, progress);
+  return weights;
+}
+
+}  // namespace di::model
