@@ -3,6 +3,7 @@
 // to.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -39,16 +40,24 @@ inline float decode_e8m0(uint8_t code) {
   return std::bit_cast<float>(uint32_t{code} << 23);
 }
 
-/// E4M3 (OCP "fn"): sign, 4 exponent bits with bias 7, 3 mantissa bits; 0x7f and 0xff are NaN; at
-/// most 448, no infinities.
+/// The value of each E4M3 code (OCP "fn"): sign, 4 exponent bits with bias 7, 3 mantissa bits; 0x7f
+/// and 0xff are NaN; at most 448, no infinities.
+inline constexpr std::array<float, 256> kE4m3Values = [] {
+  std::array<float, 256> values{};
+  for (int code = 0; code < 256; ++code) {
+    const int exponent = code >> 3 & 15;
+    const int mantissa = code & 7;
+    float magnitude = static_cast<float>(exponent == 0 ? mantissa : 8 + mantissa) / 512.0f;
+    for (int e = 1; e < exponent; ++e)
+      magnitude *= 2;
+    if ((code & 0x7f) == 0x7f) magnitude = std::numeric_limits<float>::quiet_NaN();
+    values[static_cast<std::size_t>(code)] = (code & 0x80) != 0 ? -magnitude : magnitude;
+  }
+  return values;
+}();
+
 inline float decode_e4m3(uint8_t code) {
-  const int exponent = code >> 3 & 15;
-  const int mantissa = code & 7;
-  if ((code & 0x7f) == 0x7f) return std::numeric_limits<float>::quiet_NaN();
-  const float magnitude = exponent == 0
-                              ? std::ldexp(static_cast<float>(mantissa), -9)
-                              : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
-  return (code & 0x80) != 0 ? -magnitude : magnitude;
+  return kE4m3Values[code];
 }
 
 /// E2M1: sign and one of {0, 0.5, 1, 1.5, 2, 3, 4, 6}.

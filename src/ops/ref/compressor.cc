@@ -29,13 +29,12 @@ float pool_channel(const TokenRow* tokens, int64_t count, int64_t channel) {
   for (int64_t i = 1; i < count; ++i)
     top = std::max(top, tokens[i].score[channel]);
   double total = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    total += std::exp(static_cast<double>(tokens[i].score[channel] - top));
-  }
+  for (int64_t i = 0; i < count; ++i)
+    total += exp_f32(tokens[i].score[channel] - top);
   double sum = 0;
   for (int64_t i = 0; i < count; ++i) {
-    const double e = std::exp(static_cast<double>(tokens[i].score[channel] - top));
-    sum += static_cast<float>(e / total) * tokens[i].kv[channel];
+    const float share = exp_f32(tokens[i].score[channel] - top) / static_cast<float>(total);
+    sum += share * tokens[i].kv[channel];
   }
   return static_cast<float>(sum);
 }
