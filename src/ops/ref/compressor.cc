@@ -23,17 +23,16 @@ TokenRow find_row(const CompressorPool& op, const SequenceRows& sequence, int64_
   return {carried, carried + op.latent.dim(1)};
 }
 
-/// Softmax over the tokens' scores in one channel, weighted sum of their values.
+/// Softmax over the tokens' scores in one channel (in double, shares rounded once), weighted sum of
+/// their values.
 float pool_channel(const TokenRow* tokens, int64_t count, int64_t channel) {
-  float top = tokens[0].score[channel];
-  for (int64_t i = 1; i < count; ++i)
-    top = std::max(top, tokens[i].score[channel]);
+  double top = tokens[0].score[channel];
+  for (int64_t i = 1; i < count; ++i) top = std::max<double>(top, tokens[i].score[channel]);
   double total = 0;
-  for (int64_t i = 0; i < count; ++i)
-    total += exp_f32(tokens[i].score[channel] - top);
+  for (int64_t i = 0; i < count; ++i) total += std::exp(tokens[i].score[channel] - top);
   double sum = 0;
   for (int64_t i = 0; i < count; ++i) {
-    const float share = exp_f32(tokens[i].score[channel] - top) / static_cast<float>(total);
+    const auto share = static_cast<float>(std::exp(tokens[i].score[channel] - top) / total);
     sum += share * tokens[i].kv[channel];
   }
   return static_cast<float>(sum);
