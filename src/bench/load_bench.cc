@@ -1,12 +1,8 @@
 #include "bench/load_bench.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "bench/timing.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/inventory.h"
 #include "checkpoint/loader.h"
@@ -26,8 +23,6 @@ namespace di::bench {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kRounds = 5;
 
 /// A folder that disappears with its content.
 class ScratchFolder {
@@ -61,18 +56,6 @@ void write_file(const std::string& path, std::string_view content, int64_t size)
   if (failure) throw Error(ErrorCode::kIo, fmt::format("{}: {}", path, failure.message()));
 }
 
-/// Seconds of the fastest of a few runs.
-double best_seconds(const std::function<void()>& work) {
-  double best = 1e30;
-  for (int round = 0; round < kRounds; ++round) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    best = std::min(best, spent.count());
-  }
-  return best;
-}
-
 /// Reads [begin, end) of the file into memory.
 void read_fully(int fd, std::byte* memory, int64_t begin, int64_t end) {
   while (begin < end) {
@@ -88,20 +71,24 @@ double seconds_of_read(
   constexpr int64_t kPiece = int64_t{4} << 20;
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) throw Error(ErrorCode::kIo, fmt::format("{}: cannot open", path));
-  const double seconds = best_seconds([&] {
-    pool.parallel_for(bytes, kPiece, [&](int64_t begin, int64_t end) {
-      read_fully(fd, memory, begin, end);
-    });
-  });
+  const double seconds = time_calls({}, [&] {
+                           pool.parallel_for(bytes, kPiece, [&](int64_t begin, int64_t end) {
+                             read_fully(fd, memory, begin, end);
+                           });
+                         }).best_s;
   ::close(fd);
   return seconds;
 }
 
 double seconds_of_load(const std::string& path, std::byte* memory, ThreadPool& pool) {
-  return best_seconds([&] {
-    const MappedFile file = MappedFile::open(path);  // a fresh mapping, as at every start
-    checkpoint::run_load_jobs({checkpoint::copy_job(file.bytes(), memory)}, pool);
-  });
+  return time_calls(
+             {},
+             [&] {
+               const MappedFile file =
+                   MappedFile::open(path);  // a fresh mapping, as at every start
+               checkpoint::run_load_jobs({checkpoint::copy_job(file.bytes(), memory)}, pool);
+             }
+  ).best_s;
 }
 
 Json result(const std::string& name, double seconds, int64_t rows, int64_t bytes, double share) {
@@ -178,7 +165,8 @@ Json bench_open(const std::string& folder, ThreadPool& pool) {
     const auto [start, size] = shard_of(tensors, shard, kShards);
     write_file(scratch.file(fmt::format("model-{}.safetensors", shard)), start, size);
   }
-  const double seconds = best_seconds([&] { checkpoint::Checkpoint::open(scratch.path(), pool); });
+  const double seconds =
+      time_calls({}, [&] { checkpoint::Checkpoint::open(scratch.path(), pool); }).best_s;
   int64_t bytes = 0;
   for (const auto& tensor : tensors)
     bytes += tensor.bytes();

@@ -1,8 +1,13 @@
 // cpu_ops(): the tables of the cpu backend. Ops that are not hot run the reference's row functions
 // in parallel, so they equal it by construction.
+#include "base/isa.h"
+#include "ops/cpu/attention.h"
+#include "ops/cpu/by_rows.h"
 #include "ops/cpu/experts.h"
+#include "ops/cpu/indexer.h"
 #include "ops/cpu/layout.h"
 #include "ops/cpu/linear.h"
+#include "ops/cpu/rowwise.h"
 #include "ops/ops.h"
 #include "ops/ref/ref.h"
 
@@ -11,72 +16,63 @@ namespace {
 
 template <class Op, void (*kRun)(const Op&, RowRange)>
 void by_rows(Exec& exec, const Op& op) {
-  const int64_t pieces = ref::pieces(op);
-  const int64_t grain = pieces / (exec.pool.num_threads() * 4) + 1;
-  exec.pool.parallel_for(pieces, grain, [&op](int64_t begin, int64_t end) {
-    kRun(op, {begin, end});
-  });
+  cpu::split_rows(exec, ref::pieces(op), [&op](RowRange range) { kRun(op, range); });
 }
 
-template <const cpu::Kernels* kKernels>
-void linear_q8(Exec& exec, const LinearQ8& op) {
-  cpu::linear_q8(*kKernels, exec, op);
-}
-
-template <const cpu::Kernels* kKernels>
-void linear(Exec& exec, const Linear& op) {
-  cpu::linear(*kKernels, exec, op);
-}
-
-template <const cpu::Kernels* kKernels>
-void experts(Exec& exec, const Experts& op) {
-  cpu::experts(*kKernels, exec, op);
+/// An op of the table: one of the cpu backend's functions with the kernels it wants.
+template <class Op, const auto& kKernels, auto kRun>
+void with(Exec& exec, const Op& op) {
+  kRun(kKernels, exec, op);
 }
 
 /// The projection is an ordinary linear; the rest of a site is a few numbers for each row.
-template <const cpu::Kernels* kKernels>
+template <const cpu::Kernels& kLinear, const cpu::RowKernels& kRows>
 void mhc_mix(Exec& exec, const MhcMix& op) {
   const int64_t rows = op.h.dim(0);
   cpu::linear(
-      *kKernels,
+      kLinear,
       exec,
       {.y = {},
        .y_f32 = op.mixes,
        .x = View<const bf16, 2>(op.h.data, rows, op.h.dim(1) * op.h.dim(2)),
        .w = op.fn}
   );
-  by_rows<MhcMix, ref::mhc_mix_rows>(exec, op);
+  cpu::mhc_mix_rows(kRows, exec, op);
 }
 
-template <const cpu::Kernels* kKernels>
+template <
+    const cpu::Kernels& kLinear,
+    const cpu::RowKernels& kRows,
+    const cpu::IndexKernels& kIndex,
+    const cpu::AttentionKernels& kAttention>
 const OpTable& table(const char* isa) {
   static const OpTable kTable = {
       .name = "cpu",
       .isa = isa,
       .packed_bytes = cpu::packed_bytes,
       .pack = cpu::pack,
-      .quantize_fp8 = by_rows<QuantizeFp8, ref::quantize_fp8>,
-      .linear_q8 = linear_q8<kKernels>,
-      .linear = linear<kKernels>,
-      .rms_norm = by_rows<RmsNorm, ref::rms_norm>,
-      .rope = by_rows<Rope, ref::rope>,
-      .engram_lookup = by_rows<EngramLookup, ref::engram_lookup>,
-      .engram_gate = by_rows<EngramGate, ref::engram_gate>,
-      .mhc_mix = mhc_mix<kKernels>,
-      .mhc_collapse = by_rows<MhcCollapse, ref::mhc_collapse>,
-      .mhc_expand = by_rows<MhcExpand, ref::mhc_expand>,
+      .quantize_fp8 = with<QuantizeFp8, kRows, cpu::quantize_fp8>,
+      .linear_q8 = with<LinearQ8, kLinear, cpu::linear_q8>,
+      .linear = with<Linear, kLinear, cpu::linear>,
+      .rms_norm = with<RmsNorm, kRows, cpu::rms_norm>,
+      .rope = with<Rope, kRows, cpu::rope>,
+      .engram_lookup = with<EngramLookup, kRows, cpu::engram_lookup>,
+      .engram_gate = with<EngramGate, kRows, cpu::engram_gate>,
+      .mhc_mix = mhc_mix<kLinear, kRows>,
+      .mhc_collapse = with<MhcCollapse, kRows, cpu::mhc_collapse>,
+      .mhc_expand = with<MhcExpand, kRows, cpu::mhc_expand>,
       .compressor_pool = by_rows<CompressorPool, ref::compressor_pool>,
       .carry_store = by_rows<CarryStore, ref::carry_store>,
       .compressed_store = by_rows<CompressedStore, ref::compressed_store>,
-      .quantize_mxfp4 = by_rows<QuantizeMxFp4, ref::quantize_mxfp4>,
+      .quantize_mxfp4 = with<QuantizeMxFp4, kRows, cpu::quantize_mxfp4>,
       .index_key_store = by_rows<IndexKeyStore, ref::index_key_store>,
-      .index_select = by_rows<IndexSelect, ref::index_select>,
-      .window_records = by_rows<WindowRecords, ref::window_records>,
-      .sparse_attention = by_rows<SparseAttention, ref::sparse_attention>,
+      .index_select = with<IndexSelect, kIndex, cpu::index_select>,
+      .window_records = with<WindowRecords, kRows, cpu::window_records>,
+      .sparse_attention = with<SparseAttention, kAttention, cpu::sparse_attention>,
       .window_store = by_rows<WindowStore, ref::window_store>,
       .route = by_rows<Route, ref::route>,
-      .swiglu = by_rows<SwiGlu, ref::swiglu>,
-      .experts = experts<kKernels>,
+      .swiglu = with<SwiGlu, kRows, cpu::swiglu>,
+      .experts = with<Experts, kLinear, cpu::experts>,
   };
   return kTable;
 }
@@ -84,13 +80,16 @@ const OpTable& table(const char* isa) {
 }  // namespace
 
 const OpTable& cpu_ops(Isa isa) {
+  using namespace cpu;
+  const char* name = name_of(isa);
   switch (isa) {
     case Isa::kAvx2: break;
-    case Isa::kAvx512: return table<&cpu::kAvx512Kernels>(name_of(isa));
+    case Isa::kAvx512:
+      return table<kAvx512Kernels, kAvx512Rows, kAvx512Index, kAvx512Attention>(name);
     case Isa::kVnni:
-    case Isa::kAmx: return table<&cpu::kVnniKernels>(name_of(isa));
+    case Isa::kAmx: return table<kVnniKernels, kAvx512Rows, kVnniIndex, kAvx512Attention>(name);
   }
-  return table<&cpu::kAvx2Kernels>(name_of(isa));
+  return table<kAvx2Kernels, kAvx2Rows, kAvx2Index, kAvx2Attention>(name);
 }
 
 }  // namespace di::ops

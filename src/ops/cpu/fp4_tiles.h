@@ -5,10 +5,10 @@
 // 32 columns ends as one exact int32 for each plane. Lanes of 32 bits are weight rows; a lane's
 // four bytes are four columns, and no sum ever crosses lanes.
 //
-// V has: I (integers) and F (floats) of kLanes 32-bit lanes; Pair decode_fp4(codes), columns 0 ...
-// 3 and 4 ... 7 of kLanes rows; dot(sum, weights, digits), which adds four products in every lane;
-// widen<p>(sum), the int32 sum times 2^(p · digit bits); row_scales, to_float and the usual
-// arithmetic.
+// V has: kRows, how many activation rows to take at once; I (integers) and F (floats) of kLanes
+// 32-bit lanes; Pair decode_fp4(codes), columns 0 ... 3 and 4 ... 7 of kLanes rows; dot(sum,
+// weights, digits), which adds four products in every lane; widen<p>(sum), the int32 sum times 2^(p
+// · digit bits); row_scales, to_float and the usual arithmetic.
 #pragma once
 
 #include <cstring>
@@ -30,8 +30,7 @@ template <class V>
 __attribute__((always_inline)) inline typename V::F finish_block(
     typename V::I exact, const DigitBlock& x, typename V::F scales
 ) {
-  const auto rounded = V::to_float(V::add_i(exact, V::broadcast_i(x.offset)));
-  return V::mul_f(V::mul_f(rounded, V::broadcast_f(x.scale)), scales);
+  return V::mul_f(V::mul_f(V::to_float(exact), V::broadcast_f(x.scale)), scales);
 }
 
 /// The planes' sums as one exact integer.
@@ -76,7 +75,7 @@ struct Fp4OneRow {
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) {
       const auto w_scales = V::row_scales(scales + part * V::kLanes);
-      const auto exact = join_planes<V, kPlanes>(sums[part]);
+      const auto exact = V::add_i(join_planes<V, kPlanes>(sums[part]), V::broadcast_i(x.offset));
       sum[part] = V::add_f(sum[part], finish_block<V>(exact, x, w_scales));
     }
   }
@@ -100,40 +99,90 @@ struct Fp4OneRow {
   }
 };
 
-/// Several activation rows share the decoded weights of a block.
+/// Several activation rows share the decoded weights of a block; V::kRows of them share each load
+/// of a decoded weight, and the parts of the tile share each broadcast of digits.
 template <class V>
 struct Fp4Rows {
   using I = typename V::I;
+  static constexpr int kParts = kTileRows / V::kLanes;
 
-  __attribute__((always_inline)) static I plane(const I (&w)[8], const int8_t* digits) {
-    I sum = V::zero_i();
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i)
-      sum = V::dot(sum, w[i], digits + 4 * i);
-    return sum;
-  }
+  /// Decoded weights of a block: four columns of kLanes rows in each vector.
+  struct Block {
+    I w[8][kParts];
+    typename V::F scales[kParts];
+  };
 
-  __attribute__((always_inline)) static I product(const I (&w)[8], const DigitBlock& x) {
-    const I coarse[2] = {plane(w, x.digits[0]), plane(w, x.digits[1])};
-    if (x.planes == 2) return join_planes<V, 2>(coarse);
-    const I fine[3] = {coarse[0], coarse[1], plane(w, x.digits[2])};
-    return join_planes<V, 3>(fine);
-  }
-
-  static void block(const TileArgs& args, int64_t b, int lane) {
-    const std::byte* codes = args.tile + b * kBlockCodeBytes + lane * 4;
-    I w[8];
+  static void decode(const TileArgs& args, int64_t b, Block& block) {
+    const std::byte* codes = args.tile + b * kBlockCodeBytes;
+#pragma GCC unroll 2
+    for (int part = 0; part < kParts; ++part) {
 #pragma GCC unroll 4
-    for (int group = 0; group < 4; ++group) {
-      const auto pair = V::decode_fp4(codes + group * 64);
-      w[2 * group] = pair.first;
-      w[2 * group + 1] = pair.second;
+      for (int group = 0; group < 4; ++group) {
+        const auto pair = V::decode_fp4(codes + group * 64 + part * V::kLanes * 4);
+        block.w[2 * group][part] = pair.first;
+        block.w[2 * group + 1][part] = pair.second;
+      }
+      block.scales[part] = V::row_scales(fp4_scales(args) + b * kTileRows + part * V::kLanes);
     }
-    const auto scales = V::row_scales(fp4_scales(args) + b * kTileRows + lane);
-    for (int i = 0; i < args.num_rows; ++i) {
-      const DigitBlock& x = reinterpret_cast<const DigitBlock*>(args.rows[i])[b];
-      float* out = args.out + i * kTileRows + lane;
-      V::store(out, V::add_f(V::load(out), finish_block<V>(product(w, x), x, scales)));
+  }
+
+  /// Adds plane p of `count` activation rows, each sum times its radix, to `exact`.
+  template <int p, int count>
+  __attribute__((always_inline)) static void add_plane(
+      const Block& block, const DigitBlock* const* x, I (&exact)[count][kParts]
+  ) {
+    I sums[count][kParts];
+#pragma GCC unroll 8
+    for (int i = 0; i < count; ++i) {
+      for (I& sum : sums[i])
+        sum = V::zero_i();
+    }
+#pragma GCC unroll 8
+    for (int k = 0; k < 8; ++k) {
+#pragma GCC unroll 8
+      for (int i = 0; i < count; ++i) {
+#pragma GCC unroll 2
+        for (int part = 0; part < kParts; ++part)
+          sums[i][part] = V::dot(sums[i][part], block.w[k][part], x[i]->digits[p] + 4 * k);
+      }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < count; ++i) {
+      for (int part = 0; part < kParts; ++part)
+        exact[i][part] = V::add_i(exact[i][part], V::template widen<p>(sums[i][part]));
+    }
+  }
+
+  template <int count>
+  static void rows(const TileArgs& args, int first, int64_t b, const Block& block) {
+    const DigitBlock* x[count];
+    I exact[count][kParts];
+#pragma GCC unroll 8
+    for (int i = 0; i < count; ++i) {
+      x[i] = reinterpret_cast<const DigitBlock*>(args.rows[first + i]) + b;
+      for (I& e : exact[i])
+        e = V::broadcast_i(x[i]->offset);
+    }
+    add_plane<0, count>(block, x, exact);
+    add_plane<1, count>(block, x, exact);
+#pragma GCC unroll 8
+    for (int i = 0; i < count; ++i) {
+      if (x[i]->planes == 3)
+        add_plane<2, 1>(block, x + i, reinterpret_cast<I(&)[1][kParts]>(exact[i]));
+      for (int part = 0; part < kParts; ++part) {
+        float* out = args.out + (first + i) * kTileRows + part * V::kLanes;
+        const auto value = finish_block<V>(exact[i][part], *x[i], block.scales[part]);
+        V::store(out, V::add_f(V::load(out), value));
+      }
+    }
+  }
+
+  /// The last `count` rows or fewer.
+  template <int count>
+  static void rest(const TileArgs& args, int first, int64_t b, const Block& block) {
+    if constexpr (count > 0) {
+      if (args.num_rows - first == count) return rows<count>(args, first, b, block);
+      rest<count - 1>(args, first, b, block);
     }
   }
 
@@ -141,8 +190,12 @@ struct Fp4Rows {
     for (int i = 0; i < args.num_rows * kTileRows; i += V::kLanes)
       V::store(args.out + i, V::zero_f());
     for (int64_t b = 0; b < args.cols / 32; ++b) {
-      for (int lane = 0; lane < kTileRows; lane += V::kLanes)
-        block(args, b, lane);
+      Block block;
+      decode(args, b, block);
+      int first = 0;
+      for (; args.num_rows - first >= V::kRows; first += V::kRows)
+        rows<V::kRows>(args, first, b, block);
+      rest<V::kRows - 1>(args, first, b, block);
     }
   }
 };

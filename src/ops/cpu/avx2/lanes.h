@@ -68,6 +68,49 @@ struct Lanes {
     const __m128 is_low = _mm_castsi128_ps(_mm_cmplt_epi32(magnitude, _mm_set1_epi32(8)));
     return _mm_or_ps(_mm_blendv_ps(normal, low, is_low), _mm_castsi128_ps(sign));
   }
+  /// Stores E4M3 codes: nearest, ties to even, saturating.
+  static void store_e4m3(uint8_t* p, Floats x) {
+    const __m128i sign =
+        _mm_and_si128(_mm_srli_epi32(_mm_castps_si128(x), 24), _mm_set1_epi32(0x80));
+    const __m128 magnitude = _mm_min_ps(abs(x), _mm_set1_ps(448.0f));
+    const __m128i bits = _mm_castps_si128(magnitude);
+    const __m128i odd = _mm_and_si128(_mm_srli_epi32(bits, 20), _mm_set1_epi32(1));
+    const __m128i rounded = _mm_add_epi32(_mm_add_epi32(bits, _mm_set1_epi32(0x7ffff)), odd);
+    const __m128i normal =
+        _mm_sub_epi32(_mm_srli_epi32(rounded, 20), _mm_set1_epi32((127 - 7) << 3));
+    const __m128i low = _mm_cvtps_epi32(_mm_mul_ps(magnitude, _mm_set1_ps(512.0f)));
+    const __m128i is_low = _mm_castps_si128(_mm_cmplt_ps(magnitude, _mm_set1_ps(0x1p-6f)));
+    store_bytes(p, _mm_or_si128(_mm_blendv_epi8(normal, low, is_low), sign));
+  }
+  /// Stores E2M1 codes, one a byte: nearest, ties to even, saturating.
+  static void store_e2m1(uint8_t* p, Floats x) {
+    const __m128 magnitude = abs(x);
+    __m128i code = _mm_and_si128(_mm_srli_epi32(_mm_castps_si128(x), 28), _mm_set1_epi32(8));
+    constexpr float kToOdd[] = {0.25f, 1.25f, 2.5f, 5.0f};
+    constexpr float kToEven[] = {0.75f, 1.75f, 3.5f};
+    for (const float tie : kToOdd)  // a tie stays below an odd code
+      code = _mm_sub_epi32(code, _mm_castps_si128(_mm_cmpgt_ps(magnitude, _mm_set1_ps(tie))));
+    for (const float tie : kToEven)
+      code = _mm_sub_epi32(code, _mm_castps_si128(_mm_cmpge_ps(magnitude, _mm_set1_ps(tie))));
+    store_bytes(p, code);
+  }
+  /// The low byte of every lane.
+  static void store_bytes(uint8_t* p, __m128i x) {
+    const __m128i first =
+        _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+    _mm_storeu_si32(p, _mm_shuffle_epi8(x, first));
+  }
+  /// Even and odd elements.
+  static void load_bf16_pairs(const uint16_t* p, Floats& even, Floats& odd) {
+    const __m128i both = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    even = _mm_castsi128_ps(_mm_slli_epi32(both, 16));
+    odd = _mm_castsi128_ps(_mm_and_si128(both, _mm_set1_epi32(static_cast<int>(0xffff0000u))));
+  }
+  static void store_bf16_pairs(uint16_t* p, Floats even, Floats odd) {
+    const __m128i low = _mm_srli_epi32(_mm_castps_si128(even), 16);
+    const __m128i both = _mm_or_si128(low, _mm_castps_si128(odd));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), both);
+  }
   /// Signed bytes.
   static Floats from_bytes(const int8_t* p) {
     return _mm_cvtepi32_ps(_mm_cvtepi8_epi32(_mm_loadu_si32(p)));

@@ -16,6 +16,7 @@ struct Avx2 {
   using D = __m256d;
   using I = __m256i;
   static constexpr int kLanes = 8;
+  static constexpr int kRows = 4;
 
   static I load_i(const std::byte* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -77,7 +78,9 @@ struct Avx2 {
   static I dot(I sum, I weights, const int8_t* digits) {
     int32_t four;
     std::memcpy(&four, digits, sizeof four);
-    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(weights, broadcast_i(four)));
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(weights, broadcast_i(four)));
+    __asm__("" : "+x"(sum));  // or GCC reorders the sums and spills every product
+    return sum;
   }
   template <int p>
   static I widen(I sum) {

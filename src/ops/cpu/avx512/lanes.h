@@ -72,6 +72,55 @@ struct Lanes {
     const __mmask8 is_low = _mm256_cmplt_epi32_mask(magnitude, _mm256_set1_epi32(8));
     return _mm256_or_ps(_mm256_mask_blend_ps(is_low, normal, low), _mm256_castsi256_ps(sign));
   }
+  /// Stores E4M3 codes: nearest, ties to even, saturating.
+  static void store_e4m3(uint8_t* p, Floats x) {
+    const __m256i sign =
+        _mm256_and_si256(_mm256_srli_epi32(_mm256_castps_si256(x), 24), _mm256_set1_epi32(0x80));
+    const __m256 magnitude = _mm256_min_ps(abs(x), _mm256_set1_ps(448.0f));
+    const __m256i bits = _mm256_castps_si256(magnitude);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 20), _mm256_set1_epi32(1));
+    const __m256i rounded =
+        _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7ffff)), odd);
+    const __m256i normal =
+        _mm256_sub_epi32(_mm256_srli_epi32(rounded, 20), _mm256_set1_epi32((127 - 7) << 3));
+    const __m256i low = _mm256_cvtps_epi32(_mm256_mul_ps(magnitude, _mm256_set1_ps(512.0f)));
+    const __mmask8 is_low = _mm256_cmp_ps_mask(magnitude, _mm256_set1_ps(0x1p-6f), _CMP_LT_OQ);
+    store_bytes(p, _mm256_or_si256(_mm256_mask_blend_epi32(is_low, normal, low), sign));
+  }
+  /// Stores E2M1 codes, one a byte: nearest, ties to even, saturating.
+  static void store_e2m1(uint8_t* p, Floats x) {
+    const __m256 magnitude = abs(x);
+    const __m256i one = _mm256_set1_epi32(1);
+    __m256i code =
+        _mm256_and_si256(_mm256_srli_epi32(_mm256_castps_si256(x), 28), _mm256_set1_epi32(8));
+    constexpr float kToOdd[] = {0.25f, 1.25f, 2.5f, 5.0f};
+    constexpr float kToEven[] = {0.75f, 1.75f, 3.5f};
+    for (const float tie : kToOdd) {  // a tie stays below an odd code
+      const __mmask8 above = _mm256_cmp_ps_mask(magnitude, _mm256_set1_ps(tie), _CMP_GT_OQ);
+      code = _mm256_mask_add_epi32(code, above, code, one);
+    }
+    for (const float tie : kToEven) {
+      const __mmask8 above = _mm256_cmp_ps_mask(magnitude, _mm256_set1_ps(tie), _CMP_GE_OQ);
+      code = _mm256_mask_add_epi32(code, above, code, one);
+    }
+    store_bytes(p, code);
+  }
+  /// The low byte of every lane.
+  static void store_bytes(uint8_t* p, __m256i x) {
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm256_cvtepi32_epi8(x));
+  }
+  /// Even and odd elements.
+  static void load_bf16_pairs(const uint16_t* p, Floats& even, Floats& odd) {
+    const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+    even = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
+    odd = _mm256_castsi256_ps(_mm256_and_si256(both, high));
+  }
+  static void store_bf16_pairs(uint16_t* p, Floats even, Floats odd) {
+    const __m256i low = _mm256_srli_epi32(_mm256_castps_si256(even), 16);
+    const __m256i both = _mm256_or_si256(low, _mm256_castps_si256(odd));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), both);
+  }
   /// Signed bytes.
   static Floats from_bytes(const int8_t* p) {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));

@@ -16,6 +16,7 @@ struct Avx512 {
   using D = __m512d;
   using I = __m512i;
   static constexpr int kLanes = 16;
+  static constexpr int kRows = 8;
 
   static I load_i(const std::byte* p) { return _mm512_loadu_si512(p); }
   static F load(const float* p) { return _mm512_loadu_ps(p); }
@@ -78,7 +79,9 @@ struct Avx512 {
   static I dot(I sum, I weights, const int8_t* digits) {
     int32_t four;
     std::memcpy(&four, digits, sizeof four);
-    return _mm512_add_epi16(sum, _mm512_maddubs_epi16(weights, broadcast_i(four)));
+    sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16(weights, broadcast_i(four)));
+    __asm__("" : "+v"(sum));  // or GCC reorders the sums and spills every product
+    return sum;
   }
   template <int p>
   static I widen(I sum) {
