@@ -54,13 +54,49 @@ inline float inverse_rms_of_sum(double sum, int64_t width, float eps) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(mean + eps)));
 }
 
-/// 1 / √(mean of squares + eps): squares rounded to fp32, summed in double.
-inline float inverse_rms(const bf16* x, int64_t width, float eps) {
-  const double sum = interleaved_sum(width, [x](int64_t i) {
+/// Squares rounded to fp32, summed in double.
+inline double sum_of_squares(const bf16* x, int64_t width) {
+  return interleaved_sum(width, [x](int64_t i) {
     const float value = to_float(x[i]);
     return value * value;
   });
-  return inverse_rms_of_sum(sum, width, eps);
+}
+
+/// 1 / √(mean of squares + eps).
+inline float inverse_rms(const bf16* x, int64_t width, float eps) {
+  return inverse_rms_of_sum(sum_of_squares(x, width), width, eps);
+}
+
+/// What the Engram gate needs to know of a stream and its key.
+struct EngramSums {
+  double dot;          ///< Σ h · (q · k) · key
+  double h_squares;    ///< Σ h²
+  double key_squares;  ///< Σ key²
+};
+
+/// γ = σ(copysign(√max(|g|, 1e-6), g)), g = dot · (rms(h)⁻¹ · rms(key)⁻¹) · width^(−1/2), every
+/// step rounded to fp32.
+inline float engram_gate_of(const EngramSums& sums, int64_t width) {
+  constexpr float kEps = 1e-20f;
+  constexpr float kSmallestGate = 1e-6f;
+  const auto root = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
+  const float h = inverse_rms_of_sum(sums.h_squares, width, kEps);
+  const float key = inverse_rms_of_sum(sums.key_squares, width, kEps);
+  const float g = static_cast<float>(sums.dot) * (h * key) * root;
+  return sigmoid_f32(std::copysign(sqrt_f32(std::max(std::fabs(g), kSmallestGate)), g));
+}
+
+/// Cosine and sine of a rotary angle.
+struct Rotation {
+  float cosine;
+  float sine;
+};
+
+/// The angle fl32(position · frequency); the sine of the inverse rotation is negated.
+inline Rotation rotation(int64_t position, float frequency, bool inverse) {
+  const float angle = static_cast<float>(position) * frequency;
+  const auto sine = static_cast<float>(std::sin(static_cast<double>(angle)));
+  return {static_cast<float>(std::cos(static_cast<double>(angle))), inverse ? -sine : sine};
 }
 
 /// Q8 of one group: codes of x[0..width), returns the E8M0 scale. a = max(|x|, 1e-4);

@@ -6,10 +6,10 @@ namespace di::ops::ref {
 namespace {
 
 /// ⟨h · (q · k), key⟩: products rounded to fp32 left to right, summed in double.
-float gate_dot(const bf16* h, const bf16* q, const bf16* k, const bf16* key, int64_t width) {
-  return static_cast<float>(interleaved_sum(width, [=](int64_t d) {
+double gate_dot(const bf16* h, const bf16* q, const bf16* k, const bf16* key, int64_t width) {
+  return interleaved_sum(width, [=](int64_t d) {
     return to_float(h[d]) * (to_float(q[d]) * to_float(k[d])) * to_float(key[d]);
-  }));
+  });
 }
 
 }  // namespace
@@ -31,21 +31,19 @@ void engram_lookup(const EngramLookup& op, RowRange range) {
 }
 
 void engram_gate(const EngramGate& op, RowRange range) {
-  constexpr float kEps = 1e-20f;
-  constexpr float kSmallestGate = 1e-6f;
   const int64_t streams = op.h.dim(1);
   const int64_t width = op.h.dim(2);
-  const auto root = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
   for (int64_t row = range.begin; row < range.end; ++row) {
     const bf16* value = op.kv.row(row) + streams * width;
     const bool is_image = !op.is_image.empty() && op.is_image(row) != 0;
     for (int64_t c = 0; c < streams; ++c) {
       bf16* h = &op.h(row, c, 0);
       const bf16* key = op.kv.row(row) + c * width;
-      const float dot = gate_dot(h, op.q_weight.row(c), op.k_weight.row(c), key, width);
-      const float g = dot * (inverse_rms(h, width, kEps) * inverse_rms(key, width, kEps)) * root;
-      const float size = sqrt_f32(std::max(std::fabs(g), kSmallestGate));
-      const float gate = is_image ? 0.0f : sigmoid_f32(std::copysign(size, g));
+      const EngramSums sums = {
+          .dot = gate_dot(h, op.q_weight.row(c), op.k_weight.row(c), key, width),
+          .h_squares = sum_of_squares(h, width),
+          .key_squares = sum_of_squares(key, width)};
+      const float gate = is_image ? 0.0f : engram_gate_of(sums, width);
       if (!op.gate.empty()) op.gate(row, c) = gate;
       for (int64_t d = 0; d < width; ++d) {
         h[d] = to_bf16(to_float(h[d]) + gate * to_float(value[d]));

@@ -51,28 +51,26 @@ void sinkhorn(float* z, int64_t c, int iters, float eps) {
 
 }  // namespace
 
-void mhc_mix_rows(const MhcMix& op, RowRange range) {
+void mhc_mix_row(const MhcMix& op, int64_t row, float factor) {
   const int64_t c = op.h.dim(1);
-  for (int64_t row = range.begin; row < range.end; ++row) {
-    const float factor = inverse_rms(op.h.row(row), op.h.stride(), op.norm_eps);
-    float* m = op.mixes.row(row);
-    for (int64_t i = 0; i < op.mixes.dim(1); ++i)
-      m[i] *= factor;
-    for (int64_t i = 0; i < c; ++i) {
-      op.pre(row, i) = sigmoid_f32(m[i] * op.scale(0) + op.base(i)) + op.hc_eps;
-      op.post(row, i) = 2.0f * sigmoid_f32(m[c + i] * op.scale(1) + op.base(c + i));
-    }
-    float* z = op.comb.row(row);
-    for (int64_t i = 0; i < c * c; ++i)
-      z[i] = m[2 * c + i] * op.scale(2) + op.base(2 * c + i);
-    sinkhorn(z, c, op.sinkhorn_iters, op.hc_eps);
+  float* m = op.mixes.row(row);
+  for (int64_t i = 0; i < op.mixes.dim(1); ++i)
+    m[i] *= factor;
+  for (int64_t i = 0; i < c; ++i) {
+    op.pre(row, i) = sigmoid_f32(m[i] * op.scale(0) + op.base(i)) + op.hc_eps;
+    op.post(row, i) = 2.0f * sigmoid_f32(m[c + i] * op.scale(1) + op.base(c + i));
   }
+  float* z = op.comb.row(row);
+  for (int64_t i = 0; i < c * c; ++i)
+    z[i] = m[2 * c + i] * op.scale(2) + op.base(2 * c + i);
+  sinkhorn(z, c, op.sinkhorn_iters, op.hc_eps);
 }
 
 void mhc_mix(const MhcMix& op, RowRange range) {
   const View<const bf16, 2> flat(op.h.data, op.h.dim(0), op.h.stride());
   linear({.y = {}, .y_f32 = op.mixes, .x = flat, .w = op.fn}, range);
-  mhc_mix_rows(op, range);
+  for (int64_t row = range.begin; row < range.end; ++row)
+    mhc_mix_row(op, row, inverse_rms(op.h.row(row), op.h.stride(), op.norm_eps));
 }
 
 void mhc_collapse(const MhcCollapse& op, RowRange range) {

@@ -19,10 +19,7 @@ void rope(const Rope& op, RowRange range) {
   const int64_t first = op.x.dim(2) - 2 * pairs;
   for (int64_t row = range.begin; row < range.end; ++row) {
     for (int64_t pair = 0; pair < pairs; ++pair) {
-      const float angle = static_cast<float>(op.positions(row)) * op.frequencies(pair);
-      const auto c = static_cast<float>(std::cos(static_cast<double>(angle)));
-      const auto sine = static_cast<float>(std::sin(static_cast<double>(angle)));
-      const float s = op.inverse ? -sine : sine;
+      const auto [c, s] = rotation(op.positions(row), op.frequencies(pair), op.inverse);
       for (int64_t head = 0; head < op.x.dim(1); ++head) {
         bf16* x = &op.x(row, head, first + 2 * pair);
         const float a = to_float(x[0]);

@@ -83,8 +83,8 @@ void rms_norm(const RmsNorm& op, RowRange range);
 void rope(const Rope& op, RowRange range);
 void engram_lookup(const EngramLookup& op, RowRange range);
 void engram_gate(const EngramGate& op, RowRange range);
-/// From the fn projection already in op.mixes (before the rms factor) to pre, post and comb.
-void mhc_mix_rows(const MhcMix& op, RowRange range);
+/// From the fn projection already in op.mixes and the row's rms factor to pre, post and comb.
+void mhc_mix_row(const MhcMix& op, int64_t row, float factor);
 void mhc_mix(const MhcMix& op, RowRange range);
 void mhc_collapse(const MhcCollapse& op, RowRange range);
 void mhc_expand(const MhcExpand& op, RowRange range);
