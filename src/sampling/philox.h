@@ -1,0 +1,23 @@
+// Philox4x32-10: random numbers as a pure function of a key and a counter, so that a text depends
+// on its seed alone and never on what ran before or beside it.
+// Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace di::sampling {
+
+/// Four words of randomness for a 128-bit counter and a 64-bit key; ten rounds.
+std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+
+/// What a draw is for; draws of different streams are independent.
+enum class Stream : uint32_t {
+  kTarget = 0,  ///< the token that follows a position
+};
+
+/// A uniform number in [0, 1) with 53 random bits. Layout: key = seed (low word, high word);
+/// counter = position (low word, high word), stream, 0; the first two words give the bits.
+double uniform(uint64_t seed, int64_t position, Stream stream);
+
+}  // namespace di::sampling
