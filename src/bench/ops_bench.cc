@@ -1,16 +1,16 @@
 #include "bench/ops_bench.h"
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <random>
 #include <span>
 
 #include <fmt/format.h>
 
-#include "bench/limits.h"
+#include "bench/attention_bench.h"
+#include "bench/op_runner.h"
+#include "bench/rowwise_bench.h"
 #include "bench/synthetic.h"
-#include "bench/timing.h"
 #include "ops/ops.h"
 
 namespace di::bench {
@@ -65,63 +65,21 @@ struct Q8Rows {
 
 class Run {
  public:
-  Run(const OpsBenchOptions& options, const Emit& emit)
-      : options_(options),
-        emit_(emit),
-        table_(ops::cpu_ops(options.isa)),
-        pool_(options.threads),
-        exec_{pool_, scratch_},
-        limits_(measure_limits(pool_, options.isa)) {}
+  explicit Run(OpRunner& runner)
+      : runner_(runner),
+        options_(runner.options()),
+        table_(runner.table()),
+        exec_(runner.exec()),
+        random_(runner.random()) {}
 
   void all() {
     for (const Layer& layer : kLayers) {
-      if (wanted(layer.name)) linear(layer);
+      if (runner_.wanted(layer.name)) linear(layer);
     }
-    if (wanted("experts")) experts();
+    if (runner_.wanted("experts")) experts();
   }
 
  private:
-  /// What one call does.
-  struct Case {
-    std::string name, shape;
-    int64_t rows;
-    double bytes;     // of weights
-    double products;  // multiply-adds
-  };
-
-  bool wanted(const std::string& name) const {
-    return options_.only.empty() || options_.only == name;
-  }
-
-  /// Times `call(i)` over i in [0, count) a sample: few enough calls for a sample to stay short.
-  void measure(const Case& what, int64_t count, const std::function<void(int64_t)>& call) {
-    const double seconds =
-        std::max(what.bytes / limits_.read_gbps, 2 * what.products / limits_.fma_gflops) * 1e-9;
-    const auto fitting = static_cast<int64_t>(kSampleSeconds / seconds);
-    const int64_t calls = std::clamp<int64_t>(fitting, 1, count);
-    int64_t next = 0;
-    const Times times = time_calls(Patience{options_.seconds, 5}, [&] {
-      for (int64_t i = 0; i < calls; ++i)
-        call(next++ % count);
-    });
-    report(what, times.best_s / static_cast<double>(calls));
-  }
-
-  void report(const Case& what, double seconds) {
-    const double gbps = what.bytes / seconds * 1e-9;
-    const double gflops = 2 * what.products / seconds * 1e-9;
-    emit_(Json::Object{
-        {"name", what.name},
-        {"backend", table_.name},
-        {"isa", table_.isa},
-        {"rows", what.rows},
-        {"shape", fmt::format("{}, {} threads", what.shape, pool_.num_threads())},
-        {"us", seconds * 1e6},
-        {"gbps", gbps},
-        {"gflops", gflops},
-        {"share", std::max(gbps / limits_.read_gbps, gflops / limits_.fma_gflops)}});
-  }
-
   int64_t copies_of(int64_t bytes) const { return std::max<int64_t>(1, options_.bytes / bytes); }
 
   void linear(const Layer& layer) {
@@ -134,13 +92,13 @@ class Run {
       const Q8Rows q8(table_, exec_, x, width);
       std::vector<bf16> y(static_cast<std::size_t>(rows * layer.n));
       const View<bf16, 2> out(y.data(), rows, layer.n);
-      const Case what{
+      const OpCase what{
           layer.name,
           fmt::format("{}x{}", layer.n, layer.k),
           rows,
           static_cast<double>(bytes),
           static_cast<double>(rows * layer.n * layer.k)};
-      measure(what, copies.count(), [&](int64_t i) {
+      runner_.measure(what, copies.count(), [&](int64_t i) {
         if (layer.quantised) {
           table_.linear_q8(exec_, {out, q8.view(), copies[i]});
         } else {
@@ -199,13 +157,13 @@ class Run {
     }
     const std::vector<float> routing(ids.size(), 0.4f);
     const auto active = static_cast<double>(std::count(used.begin(), used.end(), true));
-    const Case what{
+    const OpCase what{
         "experts",
         fmt::format("{} experts {}x{}, top {}", count, kInner, kHidden, kTopK),
         rows,
         active * expert_bytes + shared_bytes,
         static_cast<double>(rows * (kTopK + 1) * 3 * kInner * kHidden)};
-    measure(what, 1, [&](int64_t) {
+    runner_.measure(what, 1, [&](int64_t) {
       table_.experts(
           exec_,
           {.y = View<bf16, 2>(y.data(), rows, kHidden),
@@ -219,22 +177,20 @@ class Run {
     });
   }
 
-  static constexpr double kSampleSeconds = 0.001;
-
+  OpRunner& runner_;
   const OpsBenchOptions& options_;
-  const Emit& emit_;
   const ops::OpTable& table_;
-  ThreadPool pool_;
-  Arena scratch_;
-  ops::Exec exec_;
-  Limits limits_;
-  std::mt19937 random_{1};
+  ops::Exec& exec_;
+  std::mt19937& random_;
 };
 
 }  // namespace
 
 void bench_ops(const OpsBenchOptions& options, const Emit& emit) {
-  Run(options, emit).all();
+  OpRunner runner(options, emit);
+  Run(runner).all();
+  bench_attention(runner);
+  bench_rowwise(runner);
 }
 
 }  // namespace di::bench

@@ -1,4 +1,4 @@
-// `deepinfer bench ops`: the linear layers and the experts at the model's real widths.
+// `deepinfer bench ops`: the hot ops at the model's real widths.
 #pragma once
 
 #include <cstdint>
