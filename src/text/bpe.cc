@@ -29,6 +29,12 @@ uint64_t candidate(uint32_t rank, int32_t position) {
   return uint64_t{rank} << 32 | static_cast<uint32_t>(position);
 }
 
+/// Runs of one character come sorted already.
+void sort_candidates(std::vector<uint64_t>& candidates) {
+  if (std::is_sorted(candidates.begin(), candidates.end())) return;
+  std::sort(candidates.begin(), candidates.end());
+}
+
 /// Takes the candidate of the lowest rank, the leftmost of equals.
 std::optional<uint64_t> take_best(Bpe::Scratch& scratch) {
   auto& [symbols, sorted, used, heap] = scratch;
@@ -37,7 +43,7 @@ std::optional<uint64_t> take_best(Bpe::Scratch& scratch) {
     sorted.swap(heap);
     heap.clear();
     used = 0;
-    if (!std::is_sorted(sorted.begin(), sorted.end())) std::sort(sorted.begin(), sorted.end());
+    sort_candidates(sorted);
   }
   if (heap.empty() || sorted[used] < heap.front()) return sorted[used++];
   const uint64_t best = heap.front();
@@ -94,7 +100,7 @@ void Bpe::start(std::string_view word, Scratch& scratch) const {
     scratch.symbols.push_back({byte_tokens_[byte], i - 1, last ? -1 : i + 1, rank});
     if (rank != kNoRank) scratch.sorted.push_back(candidate(rank, i));
   }
-  std::sort(scratch.sorted.begin(), scratch.sorted.end());
+  sort_candidates(scratch.sorted);
 }
 
 /// Merges the symbol at `position` with its right neighbour and queues the two new pairs.

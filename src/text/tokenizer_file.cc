@@ -180,6 +180,9 @@ int32_t known_token(const Vocabulary& ids, std::string_view token) {
 
 std::vector<Merge> read_merges(const Json& list, const Vocabulary& ids) {
   const auto& entries = list.as_array();
+  if (entries.size() > Bpe::kMaxMerges) {
+    invalid(fmt::format("{} merges; at most {} are possible", entries.size(), Bpe::kMaxMerges));
+  }
   std::vector<Merge> merges;
   std::unordered_set<uint64_t> seen;
   merges.reserve(entries.size());
