@@ -1,10 +1,10 @@
 #include "ops/cpu/indexer.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <vector>
 
+#include "ops/cpu/index_queries.h"
 #include "ops/cpu/top_k.h"
 #include "ops/cpu/workers.h"
 #include "ops/ref/ref.h"
@@ -12,112 +12,14 @@
 namespace di::ops::cpu {
 namespace {
 
+constexpr float kHidden = -std::numeric_limits<float>::infinity();
+constexpr float kAlways = std::numeric_limits<float>::infinity();
+
 /// Scores that a round may hold: 64 MiB.
 constexpr int64_t kRoundScores = int64_t{16} << 20;
 
 /// Key tiles of a piece of work.
 constexpr int64_t kTilesAtOnce = 4;
-
-/// Whether the kernels' int32 and fp32 hold every dot product of these vectors exactly.
-bool is_exact(const Spread& keys, const Spread& query, int64_t groups) {
-  constexpr int64_t kLargestGroupSum = 12 * 12 * kIndexGroup;
-  constexpr int kUnitBias = 256;  // 127 for each scale, 1 for the halves of each
-  const int shift = keys.shift + query.shift;
-  const bool fits = shift <= 16 && (groups * kLargestGroupSum << shift) <= 0x7fffffff;
-  const bool normal = keys.low >= 2 && query.low >= 2 && keys.low + query.low >= kUnitBias - 126;
-  const bool finite =
-      keys.high + query.high <= kUnitBias + 100 && std::max(keys.high, query.high) < 255;
-  return fits && normal && finite;
-}
-
-/// The prepared queries of the rows of a round.
-class Queries {
- public:
-  Queries(Arena& scratch, const IndexSelect& op, int64_t rows)
-      : op_(op),
-        heads_(op.q_codes.dim(1)),
-        dim_(op.q_codes.dim(2) * 2),
-        values_(scratch.array<int8_t>(rows, heads_, dim_)),
-        bias_(scratch.array<int32_t>(rows, heads_, dim_ / kIndexGroup)),
-        shifts_(scratch.array<int32_t>(rows, heads_, dim_ / kIndexGroup)),
-        units_(scratch.array<float>(rows, heads_)),
-        weights_(scratch.array<float>(rows, heads_)),
-        spreads_(scratch.array<Spread>(rows)) {}
-
-  /// Prepares row `row` of the op as query `i`.
-  void prepare(int64_t i, int64_t row) {
-    Spread spread{.low = 255, .high = 0, .shift = 0};
-    for (int64_t head = 0; head < heads_; ++head) {
-      weights_(i, head) = to_float(op_.head_weights(row, head));
-      prepare_values(&op_.q_codes(row, head, 0), &values_(i, head, 0), &bias_(i, head, 0));
-      prepare_scales(i, head, &op_.q_scales(row, head, 0), spread);
-    }
-    spreads_(i) = spread;
-  }
-
-  IndexQuery query(int64_t i) const {
-    return {
-        .values = values_.row(i),
-        .bias = bias_.row(i),
-        .shifts = shifts_.row(i),
-        .units = units_.row(i),
-        .weights = weights_.row(i)};
-  }
-  const Spread& spread(int64_t i) const { return spreads_(i); }
-  int64_t heads() const { return heads_; }
-  int64_t dim() const { return dim_; }
-
- private:
-  void prepare_values(const uint8_t* codes, int8_t* values, int32_t* bias) const {
-    constexpr int8_t kHalves[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-    for (int64_t group = 0; group < dim_ / kIndexGroup; ++group) {
-      int32_t sum = 0;
-      for (int64_t i = 0; i < kIndexGroup; ++i) {
-        const int64_t column = group * kIndexGroup + query_column(i);
-        const int8_t value = kHalves[nibble(codes, column)];
-        values[group * kIndexGroup + i] = value;
-        sum += value;
-      }
-      bias[group] = -12 * sum;
-    }
-  }
-
-  /// As the kernels do for keys: groups of zeros do not count.
-  void prepare_scales(int64_t i, int64_t head, const uint8_t* scales, Spread& spread) {
-    const int8_t* values = &values_(i, head, 0);
-    int32_t* shifts = &shifts_(i, head, 0);
-    const int64_t groups = dim_ / kIndexGroup;
-    const auto is_zero = [&](int64_t group) {
-      const int8_t* first = values + group * kIndexGroup;
-      return std::all_of(first, first + kIndexGroup, [](int8_t value) { return value == 0; });
-    };
-    int32_t low = 256;
-    int32_t high = 0;
-    for (int64_t group = 0; group < groups; ++group) {
-      shifts[group] = is_zero(group) ? -1 : scales[group];
-      if (shifts[group] < 0) continue;
-      low = std::min(low, shifts[group]);
-      high = std::max(high, shifts[group]);
-    }
-    if (low > high) low = high = 127;
-    for (int64_t group = 0; group < groups; ++group)
-      shifts[group] = shifts[group] < 0 ? 0 : shifts[group] - low;
-    units_(i, head) = std::bit_cast<float>(static_cast<uint32_t>(low - 1) << 23);
-    spread.low = std::min(spread.low, low);
-    spread.high = std::max(spread.high, high);
-    spread.shift = std::max(spread.shift, high - low);
-  }
-
-  const IndexSelect& op_;
-  int64_t heads_;
-  int64_t dim_;
-  View<int8_t, 3> values_;
-  View<int32_t, 3> bias_;
-  View<int32_t, 3> shifts_;
-  View<float, 2> units_;
-  View<float, 2> weights_;
-  View<Spread, 1> spreads_;
-};
 
 /// Rows that score the same list of entries; each only as many of its first as it may see.
 struct Run {
@@ -158,10 +60,7 @@ class Round {
       width = std::max(width, align_up(run.count, kKeyTile));
     scores_ = exec_.scratch.array<float>(rows_, width);
     score();
-    exec_.pool.parallel_for(rows_, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row)
-        select(row);
-    });
+    select();
   }
 
  private:
@@ -261,30 +160,93 @@ class Round {
       scores[i] = ref::index_score(op_, first_ + row, run.block_table, run.entry(at + i));
   }
 
-  void select(int64_t row) {
+  /// The best of some of a row's entries and of its blocks.
+  struct Best {
+    TopK entries;
+    TopK blocks;
+  };
+
+  /// Selections, a piece for each row; rows that are too few for the threads are cut into segments,
+  /// whose selections are merged.
+  void select() {
+    const int64_t threads = exec_.pool.num_threads();
+    const bool cut = op_.candidates_in.empty() && rows_ < threads;
+    const int64_t segments = cut ? ceil_div(threads, rows_) : 1;
+    std::vector<Best> parts(static_cast<std::size_t>(rows_ * segments), Best{TopK(0), TopK(0)});
+    exec_.pool.parallel_for(std::ssize(parts), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t row = i / segments;
+        Best best = select_segment(row, i % segments, segments);
+        if (segments == 1) {
+          write(row, best);
+        } else {
+          parts[static_cast<std::size_t>(i)] = std::move(best);
+        }
+      }
+    });
+    for (int64_t row = 0; segments > 1 && row < rows_; ++row) {
+      Best best{TopK(op_.selected.dim(1)), TopK(op_.candidates_out.dim(1))};
+      for (int64_t segment = 0; segment < segments; ++segment) {
+        const Best& part = parts[static_cast<std::size_t>(row * segments + segment)];
+        best.entries.offer_all(part.entries);
+        best.blocks.offer_all(part.blocks);
+      }
+      write(row, best);
+    }
+  }
+
+  void write(int64_t row, Best& best) {
+    best.entries.write(op_.selected.row(first_ + row));
+    if (!op_.candidates_out.empty()) best.blocks.write(op_.candidates_out.row(first_ + row));
+  }
+
+  /// Segment `segment` of `segments`; borders between segments are borders of candidate blocks.
+  Best select_segment(int64_t row, int64_t segment, int64_t segments) const {
     const Run& run = runs_[run_of_[static_cast<std::size_t>(row)]];
+    const int64_t size = std::max<int64_t>(1, op_.candidate_block_size);
+    const int64_t step = align_up(ceil_div(seen(row, run), segments), size);
+    const RowRange part = {
+        std::min(seen(row, run), segment * step), std::min(seen(row, run), (segment + 1) * step)};
+    Best best{TopK(op_.selected.dim(1)), TopK(op_.candidates_out.dim(1))};
     const float* scores = scores_.row(row);
-    TopK best(op_.selected.dim(1));
-    for (int64_t i = 0; i < seen(row, run); ++i)
-      best.offer(static_cast<int32_t>(run.entry(i)), scores[i]);
-    best.write(op_.selected.row(first_ + row));
-    if (!op_.candidates_out.empty()) select_blocks(row, run);
+    if (op_.candidates_in.empty()) {
+      for (int64_t i = part.begin; i < part.end; ++i)
+        best.entries.offer(static_cast<int32_t>(i), scores[i]);
+      if (!op_.candidates_out.empty()) offer_blocks(row, part, best.blocks);
+    } else {
+      for (int64_t i = part.begin; i < part.end; ++i)
+        best.entries.offer(run.entries[static_cast<std::size_t>(i)], scores[i]);
+      if (!op_.candidates_out.empty()) offer_listed_blocks(row, run, best.blocks);
+    }
+    return best;
   }
 
   /// The candidate source's blocks: by their best score, the newest block always first.
-  void select_blocks(int64_t row, const Run& run) {
+  void offer_blocks(int64_t row, RowRange part, TopK& best) const {
     const float* scores = scores_.row(row);
-    const auto count = static_cast<std::size_t>(ceil_div(visible(row), op_.candidate_block_size));
-    std::vector<float> blocks(count, -std::numeric_limits<float>::infinity());
-    for (int64_t i = 0; i < seen(row, run); ++i) {
-      float& block = blocks[static_cast<std::size_t>(run.entry(i) / op_.candidate_block_size)];
-      block = std::max(block, scores[i]);
+    const int64_t size = op_.candidate_block_size;
+    const int64_t newest = (visible(row) - 1) / size;
+    if (part.begin == part.end) return;
+    for (int64_t block = part.begin / size; block * size < part.end; ++block) {
+      float top = block == newest ? kAlways : kHidden;
+      for (int64_t i = block * size; i < std::min(part.end, (block + 1) * size); ++i)
+        top = std::max(top, scores[i]);
+      best.offer(static_cast<int32_t>(block), top);
     }
-    if (!blocks.empty()) blocks.back() = std::numeric_limits<float>::infinity();
-    TopK best(op_.candidates_out.dim(1));
-    for (std::size_t block = 0; block < count; ++block)
+  }
+
+  /// The same when only some entries were scored.
+  void offer_listed_blocks(int64_t row, const Run& run, TopK& best) const {
+    const int64_t size = op_.candidate_block_size;
+    if (visible(row) == 0) return;
+    std::vector<float> blocks(static_cast<std::size_t>(ceil_div(visible(row), size)), kHidden);
+    for (std::size_t i = 0; i < run.entries.size(); ++i) {
+      float& block = blocks[static_cast<std::size_t>(run.entries[i] / size)];
+      block = std::max(block, scores_(row, i));
+    }
+    blocks.back() = kAlways;
+    for (std::size_t block = 0; block < blocks.size(); ++block)
       best.offer(static_cast<int32_t>(block), blocks[block]);
-    best.write(op_.candidates_out.row(first_ + row));
   }
 
   const IndexKernels& kernels_;
@@ -292,7 +254,7 @@ class Round {
   const IndexSelect& op_;
   int64_t first_;
   int64_t rows_;
-  Queries queries_;
+  IndexQueries queries_;
   std::vector<Run> runs_;
   std::vector<std::size_t> run_of_;  // by row
   View<float, 2> scores_;            // [rows, most entries]: in the order of the row's run

@@ -99,7 +99,28 @@ inline void collapse(const CollapseRow& row) {
     store_rounded(row.x + d, mix_streams(row.h + d, row.streams, row.stride, row.a, 1));
 }
 
+/// expand with the streams of a channel in registers.
+template <int kStreams>
+inline void expand_streams(const ExpandRow& row) {
+  for (int64_t d = 0; d < row.width; d += kLanes) {
+    const Floats y = Lanes::load_bf16(row.y + d);
+    Floats h[kStreams];
+    for (int i = 0; i < kStreams; ++i)
+      h[i] = Lanes::load_bf16(row.h + i * row.stride + d);
+    for (int j = 0; j < kStreams; ++j) {
+      Doubles sum = Lanes::zero();
+      for (int i = 0; i < kStreams; ++i) {
+        const Floats weight = Lanes::broadcast(row.comb[i * kStreams + j]);
+        sum = Lanes::add(sum, Lanes::widen(Lanes::mul(weight, h[i])));
+      }
+      const Floats written = Lanes::mul(Lanes::broadcast(row.post[j]), y);
+      store_rounded(row.out + j * row.stride + d, Lanes::add(written, Lanes::narrow(sum)));
+    }
+  }
+}
+
 inline void expand(const ExpandRow& row) {
+  if (row.streams == 4) return expand_streams<4>(row);
   for (int64_t j = 0; j < row.streams; ++j) {
     const Floats post = Lanes::broadcast(row.post[j]);
     for (int64_t d = 0; d < row.width; d += kLanes) {

@@ -21,6 +21,12 @@ class TopK {
     if (kept_.size() >= 2 * k_) cut();
   }
 
+  /// Offers what another stream kept.
+  void offer_all(const TopK& other) {
+    for (const Item& item : other.kept_)
+      offer(item.index, item.score);
+  }
+
   /// Writes the indices of the best in ascending order, −1 behind them up to k.
   void write(int32_t* out) {
     if (kept_.size() > k_) cut();
