@@ -17,20 +17,10 @@
 namespace di::ops::cpu {
 namespace {
 
-inline constexpr double kE4m3Unit = 0x1p120;  // load_e4m3 leaves the exponent's bias off
-
-/// 2^(code − 127) · 2^120 as a double.
+/// 2^(code − 127) · 2^120 as a double: load_e4m3 leaves the exponent's bias off.
 inline double e8m0_of_codes(uint8_t code) {
   const uint64_t bits = static_cast<uint64_t>(code + 1023 - 127 + 120) << 52;
   double value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-/// 2^(code − 127) as fp32; 2^-127 is a subnormal.
-inline float e8m0(uint8_t code) {
-  const uint32_t bits = code == 0 ? 0x00400000u : static_cast<uint32_t>(code) << 23;
-  float value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
@@ -134,75 +124,6 @@ void double_kernel(const TileArgs& args) {
   if (args.num_rows - row == 3) return double_rows<V, Source, 3, 1>(args, row);
   if (args.num_rows - row == 2) return double_rows<V, Source, 2, kTileRows / V::kLanes>(args, row);
   if (args.num_rows - row == 1) return double_rows<V, Source, 1, kTileRows / V::kLanes>(args, row);
-}
-
-/// LinearQ8 with FP8 weights: the sum of a block is exact in double (41 bits) and is rounded once.
-template <class V, int kRows>
-struct WideTile {
-  using D = typename V::D;
-  using F = typename V::F;
-
-  template <int j>
-  __attribute__((always_inline)) static void column(
-      const std::byte* codes, const WideBlock* const* x, int at, D (&acc)[kRows][2]
-  ) {
-    const F values = V::template load_e4m3<j>(codes + at * kTileRows);
-    const D low = V::low(values);
-    const D high = V::high(values);
-    for (int i = 0; i < kRows; ++i) {
-      const D a = V::broadcast(x[i]->values[at + j]);
-      acc[i][0] = V::fma(low, a, acc[i][0]);
-      acc[i][1] = V::fma(high, a, acc[i][1]);
-    }
-  }
-
-  static void run(const TileArgs& args, int row, int lane) {
-    const int64_t blocks = args.cols / 32;
-    const auto* scales = reinterpret_cast<const uint8_t*>(args.tile) + args.cols * kTileRows;
-    F sum[kRows];
-    for (F& s : sum)
-      s = V::zero_f();
-    for (int64_t block = 0; block < blocks; ++block) {
-      const std::byte* codes = args.tile + block * 32 * kTileRows + lane * 4;
-      const WideBlock* x[kRows];
-      D acc[kRows][2];
-      for (int i = 0; i < kRows; ++i) {
-        x[i] = reinterpret_cast<const WideBlock*>(args.rows[row + i]) + block;
-        acc[i][0] = acc[i][1] = V::zero();
-      }
-      for (int at = 0; at < 32; at += 4) {
-        column<0>(codes, x, at, acc);
-        column<1>(codes, x, at, acc);
-        column<2>(codes, x, at, acc);
-        column<3>(codes, x, at, acc);
-      }
-      const D unit = V::broadcast(kE4m3Unit);
-      const F scale = V::broadcast_f(e8m0(scales[block]));
-      for (int i = 0; i < kRows; ++i) {
-        const F exact = V::join(V::mul(acc[i][0], unit), V::mul(acc[i][1], unit));
-        const F scaled = V::mul_f(V::mul_f(exact, V::broadcast_f(x[i]->scale)), scale);
-        sum[i] = V::add_f(sum[i], scaled);
-      }
-    }
-    for (int i = 0; i < kRows; ++i)
-      V::store(args.out + (row + i) * kTileRows + lane, sum[i]);
-  }
-};
-
-template <class V, int kRows>
-void wide_rows(const TileArgs& args, int row) {
-  for (int lane = 0; lane < kTileRows; lane += V::kLanes)
-    WideTile<V, kRows>::run(args, row, lane);
-}
-
-template <class V>
-void wide_kernel(const TileArgs& args) {
-  int row = 0;
-  for (; args.num_rows - row >= 4; row += 4)
-    wide_rows<V, 4>(args, row);
-  if (args.num_rows - row == 3) return wide_rows<V, 3>(args, row);
-  if (args.num_rows - row == 2) return wide_rows<V, 2>(args, row);
-  if (args.num_rows - row == 1) return wide_rows<V, 1>(args, row);
 }
 
 }  // namespace

@@ -83,18 +83,17 @@ class ExpertsRun {
       : kernels_(kernels), exec_(exec), op_(op), plan_(make_plan(exec.scratch, op)) {
     const int64_t inner = std::max(op.shared.w1.rows, op.experts[0].w1.rows);
     inner_blocks_ = inner / kScaleGroup;
-    const int64_t bytes = std::max(
-        q8_form(kernels, op.shared.w2.format).row_bytes(inner),
-        q8_form(kernels, op.experts[0].w2.format).row_bytes(inner)
-    );
+    const int64_t bytes =
+        std::max(path(op.shared.w2).row_bytes(inner), path(op.experts[0].w2).row_bytes(inner));
     u_ = {exec.scratch.take<std::byte>(plan_.num_uses * bytes), bytes};
     sums_ = exec.scratch.array<float>(op.y.dim(0), op.y.dim(1));
   }
 
   void run() {
-    routed_x_ = prepare_x(op_.experts[0].w1.format);
-    shared_x_ = op_.shared.w1.format == op_.experts[0].w1.format ? routed_x_
-                                                                 : prepare_x(op_.shared.w1.format);
+    const Q8Path routed = path(op_.experts[0].w1);
+    const Q8Path shared = path(op_.shared.w1);
+    routed_x_ = prepare_x(routed);
+    shared_x_ = shared.kernel.form == routed.kernel.form ? routed_x_ : prepare_x(shared);
     const int64_t up_count = plan_.num_chunks * inner_blocks_;
     parallel(up_count, [&](int64_t i) {
       gate_up(plan_.chunks[i / inner_blocks_], i % inner_blocks_);
@@ -112,13 +111,14 @@ class ExpertsRun {
     });
   }
 
-  PreparedRows prepare_x(WeightFormat format) {
-    const Q8Form form = q8_form(kernels_, format);
+  Q8Path path(const Weight& w) const { return q8_path(kernels_, w.format, op_.y.dim(0)); }
+
+  PreparedRows prepare_x(const Q8Path& x_path) {
     const int64_t cols = op_.x.codes.dim(1);
-    const int64_t bytes = form.row_bytes(cols);
+    const int64_t bytes = x_path.row_bytes(cols);
     const PreparedRows rows{exec_.scratch.take<std::byte>(op_.y.dim(0) * bytes), bytes};
     parallel(op_.y.dim(0), [&](int64_t i) {
-      form.prepare(op_.x.codes.row(i), op_.x.scales.row(i), cols, rows.row(i));
+      x_path.prepare(op_.x.codes.row(i), op_.x.scales.row(i), cols, rows.row(i));
     });
     return rows;
   }
@@ -133,7 +133,7 @@ class ExpertsRun {
     constexpr int64_t kTiles = kScaleGroup / kTileRows;
     for (int64_t t = 0; t < kTiles; ++t) {
       const std::byte* tile = tile_of(w, block * kTiles + t);
-      q8_form(kernels_, w.format).kernel({tile, w.cols, x, chunk.num_rows, out});
+      path(w).kernel.run({tile, w.cols, x, chunk.num_rows, out});
       for (int i = 0; i < chunk.num_rows; ++i) {
         for (int n = 0; n < kTileRows; ++n)
           y[i * kScaleGroup + t * kTileRows + n] = to_bf16(out[i * kTileRows + n]);
@@ -159,12 +159,12 @@ class ExpertsRun {
          .limit = op_.swiglu_limit},
         {0, rows}
     );
-    const Q8Form form = q8_form(kernels_, chunk.expert->w2.format);
+    const Q8Path u_path = path(chunk.expert->w2);
     for (int i = 0; i < chunk.num_rows; ++i) {
       uint8_t codes[kScaleGroup];
       const uint8_t scale = quantize_q8_group(u + i * kScaleGroup, kScaleGroup, codes);
-      std::byte* out = u_.row(chunk.first + i) + block * form.row_bytes(kScaleGroup);
-      form.prepare(codes, &scale, kScaleGroup, out);
+      std::byte* out = u_.row(chunk.first + i) + block * u_path.row_bytes(kScaleGroup);
+      u_path.prepare(codes, &scale, kScaleGroup, out);
     }
   }
 
@@ -181,7 +181,7 @@ class ExpertsRun {
       for (int i = 0; i < chunk.num_rows; ++i)
         x[i] = u_.row(chunk.first + i);
       float out[kMaxRows * kTileRows];
-      q8_form(kernels_, w.format).kernel({tile_of(w, tile), w.cols, x, chunk.num_rows, out});
+      path(w).kernel.run({tile_of(w, tile), w.cols, x, chunk.num_rows, out});
       for (int i = 0; i < chunk.num_rows; ++i) {
         float* sum = sums_.row(plan_.uses[chunk.first + i].row);
         for (int64_t n = begin; n < end; ++n)
@@ -199,7 +199,7 @@ class ExpertsRun {
   const Experts& op_;
   Plan plan_;
   int64_t inner_blocks_ = 0;
-  PreparedRows routed_x_, shared_x_;  // x for the formats of the routed and the shared experts
+  PreparedRows routed_x_, shared_x_;  // x in the forms of routed and shared experts
   PreparedRows u_;                    // one row for each use
   View<float, 2> sums_;               // [rows, hidden]
 };

@@ -30,7 +30,7 @@ template <class V>
 __attribute__((always_inline)) inline typename V::F finish_block(
     typename V::I exact, const DigitBlock& x, typename V::F scales
 ) {
-  return V::mul_f(V::mul_f(V::to_float(exact), V::broadcast_f(x.scale)), scales);
+  return V::mul_f(V::mul_f(V::to_float(exact), V::broadcast_f(x.fp4_scale)), scales);
 }
 
 /// The planes' sums as one exact integer.
@@ -75,7 +75,8 @@ struct Fp4OneRow {
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) {
       const auto w_scales = V::row_scales(scales + part * V::kLanes);
-      const auto exact = V::add_i(join_planes<V, kPlanes>(sums[part]), V::broadcast_i(x.offset));
+      const auto exact =
+          V::add_i(join_planes<V, kPlanes>(sums[part]), V::broadcast_i(x.fp4_offset));
       sum[part] = V::add_f(sum[part], finish_block<V>(exact, x, w_scales));
     }
   }
@@ -161,7 +162,7 @@ struct Fp4Rows {
     for (int i = 0; i < count; ++i) {
       x[i] = reinterpret_cast<const DigitBlock*>(args.rows[first + i]) + b;
       for (I& e : exact[i])
-        e = V::broadcast_i(x[i]->offset);
+        e = V::broadcast_i(x[i]->fp4_offset);
     }
     add_plane<0, count>(block, x, exact);
     add_plane<1, count>(block, x, exact);

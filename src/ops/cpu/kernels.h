@@ -18,18 +18,33 @@ inline constexpr int kTileRows = 16;
 /// The most activation rows that a kernel takes at once.
 inline constexpr int kMaxRows = 16;
 
-/// 32 columns of an activation row as 8-bit digits, for FP4 weights. With q = Σ_p digits[p] · r^p
-/// and r = 128 or 256 as the kernel table says, a column's value is q · unit · 2^(scale − 127);
-/// `scale` holds that product of unit and scale, halved because weights count in halves.
-struct alignas(64) DigitBlock {
-  int8_t digits[3][32];
-  float scale;
-  int32_t offset;  ///< −12 Σ q: takes back the 12 that kernels add to doubled weights
-  int32_t planes;  ///< 2, or 3 when the block needs the finest unit
+/// 32 columns of a quantised activation row in the form that a kernel multiplies. Every form is
+/// exact: an E4M3 value is an integer q in units of 2^-9 with |q| ≤ 448 · 512.
+enum class Q8Form {
+  kDigits,  ///< DigitBlock
+  kWords,   ///< WordBlock
+  kDoubles  ///< DoubleBlock
 };
 
-/// 32 columns of an activation row for FP8 weights: the codes' values, and the scale.
-struct alignas(64) WideBlock {
+/// Bytes. With v = Σ_p digits[p] · r^p and r = 128 or 256 as the kernel table says, v is q over the
+/// block's unit: 1, or the larger unit in which two digits suffice when it divides all q.
+struct alignas(64) DigitBlock {
+  int8_t digits[3][32];
+  int32_t planes;         ///< 2, or 3 when the block needs unit 1
+  int32_t fp4_offset;     ///< −12 Σ v: takes back the 12 that is added to doubled FP4 weights
+  int32_t fp8_offset[3];  ///< the same for the digits of FP8 weights (fp8_bytes.h), by plane
+  float fp4_scale;        ///< unit · 2^-9 · 2^(scale − 127) / 2, FP4 weights being halves
+  float fp8_scale;        ///< unit · 2^-9 · 2^(scale − 127) · 2^-9
+};
+
+/// 16-bit words: q = digits[1] · 512 + digits[0].
+struct alignas(64) WordBlock {
+  int16_t digits[2][32];
+  float scale;  ///< 2^-18 · 2^(scale − 127)
+};
+
+/// The values themselves, times 2^1000: weights come as the bits of doubles near 2^-1016.
+struct alignas(64) DoubleBlock {
   double values[32];
   float scale;
 };
@@ -46,12 +61,22 @@ struct TileArgs {
 
 using TileKernel = void (*)(const TileArgs&);
 
+/// A kernel of LinearQ8 and the form of its activations.
+struct Q8Kernel {
+  TileKernel run;
+  Q8Form form;
+};
+
+/// From so many rows on, FP8 weights are worth unpacking into words that rows share.
+inline constexpr int64_t kManyRows = 4;
+
 /// The kernels of one instruction set.
 struct Kernels {
   const char* isa;
   int digit_bits;          ///< 7 or 8: the radix of DigitBlock is 2^digit_bits
-  TileKernel q8_fp4;       ///< LinearQ8, FP4 weights; activations DigitBlock
-  TileKernel q8_fp8;       ///< LinearQ8, FP8 weights; activations WideBlock
+  Q8Kernel q8_fp4;         ///< LinearQ8, FP4 weights
+  Q8Kernel q8_fp8_few;     ///< LinearQ8, FP8 weights, fewer than kManyRows rows in all
+  Q8Kernel q8_fp8_many;    ///< LinearQ8, FP8 weights, more rows
   TileKernel linear_bf16;  ///< Linear; activations double [columns, padded to 32]
   TileKernel linear_f32;
   TileKernel linear_fp8;

@@ -35,17 +35,27 @@ void pack_fp4_row(const Weight& raw, int64_t n, std::byte* tile, int64_t lane) {
     scales[block * kTileRows + lane] = raw.scales[n * blocks + block];
 }
 
+/// Whether an E4M3 value is a multiple of 2^-6: subnormals are not, nor are some of the next three
+/// binades.
+bool is_coarse(uint8_t code) {
+  const int exponent = code >> 3 & 15;
+  const int mantissa = code & 7;
+  if (exponent == 0) return mantissa == 0;
+  return exponent > 3 || (mantissa << (exponent - 1) & 7) == 0;
+}
+
 void pack_fp8_row(const Weight& raw, int64_t n, std::byte* tile, int64_t lane) {
   const int64_t blocks = ceil_div(raw.cols, kScaleGroup);
   const auto* codes = reinterpret_cast<const uint8_t*>(raw.data) + n * raw.cols;
   auto* out = reinterpret_cast<uint8_t*>(tile);
-  for (int64_t column = 0; column < raw.cols; ++column)
+  uint8_t* scales = out + blocks * kFp8BlockBytes;
+  uint8_t* has_rest = scales + blocks;
+  for (int64_t column = 0; column < raw.cols; ++column) {
     out[(column / 4 * kTileRows + lane) * 4 + column % 4] = codes[column];
-  std::memcpy(
-      out + blocks * kFp8BlockBytes,
-      raw.scales + n / kScaleGroup * blocks,
-      static_cast<std::size_t>(blocks)
-  );
+    has_rest[column / kScaleGroup] |= static_cast<uint8_t>(!is_coarse(codes[column]));
+  }
+  const uint8_t* raw_scales = raw.scales + n / kScaleGroup * blocks;
+  std::memcpy(scales, raw_scales, static_cast<std::size_t>(blocks));
 }
 
 template <class T>
@@ -71,7 +81,7 @@ int64_t tile_bytes(WeightFormat format, int64_t cols) {
   const int64_t blocks = ceil_div(cols, kScaleGroup);
   switch (format) {
     case WeightFormat::kFp4: return align_up(blocks * (kFp4BlockBytes + kTileRows), kAlignment);
-    case WeightFormat::kFp8: return align_up(blocks * (kFp8BlockBytes + 1), kAlignment);
+    case WeightFormat::kFp8: return align_up(blocks * (kFp8BlockBytes + 2), kAlignment);
     case WeightFormat::kBf16: return blocks * kScaleGroup * kTileRows * 2;
     case WeightFormat::kF32: return blocks * kScaleGroup * kTileRows * 4;
   }

@@ -6,7 +6,8 @@
 // the last filled with zeros:
 //   FP4   b × [4 groups of 8 columns][16 rows][4 bytes], byte j = columns j (low nibble) and j + 4;
 //         then b × [16 rows] E8M0
-//   FP8   b × [8 groups of 4 columns][16 rows][4 bytes]; then b × E8M0 (the rows share a scale)
+//   FP8   b × [8 groups of 4 columns][16 rows][4 bytes]; then b × E8M0 (the rows share a scale);
+//         then b × one byte: 1 when a weight of the block is no multiple of 2^-6 before scaling
 //   BF16, F32   [columns, padded to 32][16 rows]
 // Tiles start at multiples of 64 bytes.
 #pragma once

@@ -75,8 +75,8 @@ void run(Exec& exec, const Product& product, const Output& output) {
 }  // namespace
 
 void linear_q8(const Kernels& kernels, Exec& exec, const LinearQ8& op) {
-  const Q8Form form = q8_form(kernels, op.w.format);
-  const int64_t row_bytes = form.row_bytes(op.w.cols);
+  const Q8Path path = q8_path(kernels, op.w.format, op.y.dim(0));
+  const int64_t row_bytes = path.row_bytes(op.w.cols);
   for (int64_t first = 0; first < op.y.dim(0); first += kPassRows) {
     const int64_t count = std::min(kPassRows, op.y.dim(0) - first);
     const Arena::Scope scope(exec.scratch);
@@ -84,10 +84,10 @@ void linear_q8(const Kernels& kernels, Exec& exec, const LinearQ8& op) {
     exec.pool.parallel_for(count, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t row = first + i;
-        form.prepare(op.x.codes.row(row), op.x.scales.row(row), op.w.cols, rows + i * row_bytes);
+        path.prepare(op.x.codes.row(row), op.x.scales.row(row), op.w.cols, rows + i * row_bytes);
       }
     });
-    run(exec, {form.kernel, op.w, rows, row_bytes, count}, {op.y, {}, first});
+    run(exec, {path.kernel.run, op.w, rows, row_bytes, count}, {op.y, {}, first});
   }
 }
 

@@ -6,26 +6,10 @@
 
 namespace di::ops::cpu {
 
-int64_t Q8Form::row_bytes(int64_t cols) const {
-  return format == WeightFormat::kFp4 ? digit_row_bytes(cols) : wide_row_bytes(cols);
-}
-
-void Q8Form::prepare(const uint8_t* codes, const uint8_t* scales, int64_t cols, std::byte* out)
-    const {
-  if (format == WeightFormat::kFp4) {
-    prepare_digits(codes, scales, cols, digit_bits, out);
-  } else {
-    prepare_wide(codes, scales, cols, out);
-  }
-}
-
-Q8Form q8_form(const Kernels& kernels, WeightFormat format) {
-  DI_CHECK(
-      format == WeightFormat::kFp4 || format == WeightFormat::kFp8,
-      "quantised activations meet FP4 or FP8 weights"
-  );
-  const TileKernel kernel = format == WeightFormat::kFp4 ? kernels.q8_fp4 : kernels.q8_fp8;
-  return {kernel, format, kernels.digit_bits};
+Q8Path q8_path(const Kernels& kernels, WeightFormat format, int64_t rows) {
+  if (format == WeightFormat::kFp4) return {kernels.q8_fp4, kernels.digit_bits};
+  DI_CHECK(format == WeightFormat::kFp8, "quantised activations meet FP4 or FP8 weights");
+  return {rows < kManyRows ? kernels.q8_fp8_few : kernels.q8_fp8_many, kernels.digit_bits};
 }
 
 TileKernel linear_kernel(const Kernels& kernels, WeightFormat format) {

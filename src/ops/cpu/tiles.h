@@ -8,19 +8,20 @@
 
 namespace di::ops::cpu {
 
-/// Quantised activations in the form that weights of one format need.
-struct Q8Form {
-  TileKernel kernel;
-  WeightFormat format;  ///< of the weights: kFp8 or kFp4
+/// A kernel of LinearQ8 with what prepares its activations.
+struct Q8Path {
+  Q8Kernel kernel;
   int digit_bits;
 
   /// Bytes of one prepared row; that of 32 columns divides it, and blocks stand in order.
-  int64_t row_bytes(int64_t cols) const;
-  void prepare(const uint8_t* codes, const uint8_t* scales, int64_t cols, std::byte* out) const;
+  int64_t row_bytes(int64_t cols) const { return q8_row_bytes(kernel.form, cols); }
+  void prepare(const uint8_t* codes, const uint8_t* scales, int64_t cols, std::byte* out) const {
+    prepare_q8(kernel.form, digit_bits, codes, scales, cols, out);
+  }
 };
 
-/// The form for LinearQ8 with such weights.
-Q8Form q8_form(const Kernels& kernels, WeightFormat format);
+/// The path for such weights and so many activation rows.
+Q8Path q8_path(const Kernels& kernels, WeightFormat format, int64_t rows);
 
 /// The kernel of Linear for such weights; activations as prepare_double() makes them.
 TileKernel linear_kernel(const Kernels& kernels, WeightFormat format);

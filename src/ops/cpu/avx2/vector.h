@@ -1,5 +1,5 @@
-// AVX2 as the vector type of double_tiles.h and fp4_tiles.h. For files compiled with AVX2 and FMA
-// only.
+// AVX2 as the vector type of the kernels written over one (double_tiles.h, fp4_tiles.h, fp8_*.h).
+// For files compiled with AVX2 and FMA only.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,7 @@ struct Avx2 {
   using I = __m256i;
   static constexpr int kLanes = 8;
   static constexpr int kRows = 4;
+  static constexpr int kWordRows = 2;
 
   static I load_i(const std::byte* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -85,6 +86,59 @@ struct Avx2 {
   template <int p>
   static I widen(I sum) {
     return _mm256_madd_epi16(sum, _mm256_set1_epi16(static_cast<int16_t>(1 << (7 * p))));
+  }
+
+  // FP8 as doubles: in every 32-bit lane, byte j moves to the sign, the low exponent bits and the
+  // high mantissa bits of a double's upper half; then even and odd lanes part.
+  struct Doubles {
+    D even, odd;
+  };
+  template <int j>
+  static Doubles doubles_e4m3(I quads) {
+    const I halves = _mm256_srai_epi32(_mm256_slli_epi32(quads, 24 - 8 * j), 7);
+    const I mask = _mm256_set1_epi64x(static_cast<long long>(0x80fe000000000000u));
+    const I even = _mm256_slli_epi64(halves, 32);
+    return {
+        _mm256_castsi256_pd(_mm256_and_si256(even, mask)),
+        _mm256_castsi256_pd(_mm256_and_si256(halves, mask))};
+  }
+  static D add_d(D a, D b) { return _mm256_add_pd(a, b); }
+  static F interleave(D even, D odd) {
+    const __m128 e = _mm256_cvtpd_ps(even);
+    const __m128 o = _mm256_cvtpd_ps(odd);
+    return _mm256_set_m128(_mm_unpackhi_ps(e, o), _mm_unpacklo_ps(e, o));
+  }
+
+  // FP8 as words.
+  template <int j, int n>
+  static I fixed_e4m3(const std::byte* p) {
+    F value = mul_f(load_e4m3<j>(p), broadcast_f(0x1p126f));
+    if constexpr (n == 9) value = mul_f(value, broadcast_f(8.0f));  // 2^129 takes two steps
+    static_assert(n == 6 || n == 9);
+    return _mm256_cvtps_epi32(value);
+  }
+  template <int n>
+  static I sra(I x) {
+    return _mm256_srai_epi32(x, n);
+  }
+  template <int n>
+  static I sll(I x) {
+    return _mm256_slli_epi32(x, n);
+  }
+  static I and_i(I a, I b) { return _mm256_and_si256(a, b); }
+  static F fma_f(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static I join_words(I low, I high) {
+    return _mm256_blend_epi16(low, _mm256_slli_epi32(high, 16), 0xaa);
+  }
+  static I two_digits(const int16_t* digits) {
+    int32_t two;
+    std::memcpy(&two, digits, sizeof two);
+    return broadcast_i(two);
+  }
+  static I dot_words(I sum, I weights, I digits) {
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(weights, digits));
+    __asm__("" : "+x"(sum));  // as in dot
+    return sum;
   }
 };
 

@@ -1,5 +1,5 @@
-// AVX-512 (F, BW, DQ, VL) as the vector type of double_tiles.h and fp4_tiles.h. For files compiled
-// with it only.
+// AVX-512 (F, BW, DQ, VL) as the vector type of the kernels written over one (double_tiles.h,
+// fp4_tiles.h, fp8_*.h). For files compiled with it only.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,7 @@ struct Avx512 {
   using I = __m512i;
   static constexpr int kLanes = 16;
   static constexpr int kRows = 8;
+  static constexpr int kWordRows = 4;
 
   static I load_i(const std::byte* p) { return _mm512_loadu_si512(p); }
   static F load(const float* p) { return _mm512_loadu_ps(p); }
@@ -86,6 +87,60 @@ struct Avx512 {
   template <int p>
   static I widen(I sum) {
     return _mm512_madd_epi16(sum, _mm512_set1_epi16(static_cast<int16_t>(1 << (7 * p))));
+  }
+
+  // FP8 as doubles: in every 32-bit lane, byte j moves to the sign, the low exponent bits and the
+  // high mantissa bits of a double's upper half; then even and odd lanes part.
+  struct Doubles {
+    D even, odd;
+  };
+  template <int j>
+  static Doubles doubles_e4m3(I quads) {
+    const I halves = _mm512_srai_epi32(_mm512_slli_epi32(quads, 24 - 8 * j), 7);
+    const I mask = _mm512_set1_epi64(static_cast<long long>(0x80fe000000000000u));
+    const I even = _mm512_slli_epi64(halves, 32);
+    return {
+        _mm512_castsi512_pd(_mm512_and_si512(even, mask)),
+        _mm512_castsi512_pd(_mm512_and_si512(halves, mask))};
+  }
+  static D add_d(D a, D b) { return _mm512_add_pd(a, b); }
+  static F interleave(D even, D odd) {
+    const __m512 e = _mm512_castps256_ps512(_mm512_cvtpd_ps(even));
+    const __m512 o = _mm512_castps256_ps512(_mm512_cvtpd_ps(odd));
+    const I order = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    return _mm512_permutex2var_ps(e, order, o);
+  }
+
+  // FP8 as words.
+  template <int j, int n>
+  static I fixed_e4m3(const std::byte* p) {
+    F value = mul_f(load_e4m3<j>(p), broadcast_f(0x1p126f));
+    if constexpr (n == 9) value = mul_f(value, broadcast_f(8.0f));  // 2^129 takes two steps
+    static_assert(n == 6 || n == 9);
+    return _mm512_cvtps_epi32(value);
+  }
+  template <int n>
+  static I sra(I x) {
+    return _mm512_srai_epi32(x, n);
+  }
+  template <int n>
+  static I sll(I x) {
+    return _mm512_slli_epi32(x, n);
+  }
+  static I and_i(I a, I b) { return _mm512_and_si512(a, b); }
+  static F fma_f(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static I join_words(I low, I high) {
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, low, _mm512_slli_epi32(high, 16));
+  }
+  static I two_digits(const int16_t* digits) {
+    int32_t two;
+    std::memcpy(&two, digits, sizeof two);
+    return broadcast_i(two);
+  }
+  static I dot_words(I sum, I weights, I digits) {
+    sum = _mm512_add_epi32(sum, _mm512_madd_epi16(weights, digits));
+    __asm__("" : "+v"(sum));  // as in dot
+    return sum;
   }
 };
 

@@ -24,6 +24,16 @@ struct Vnni : Avx512 {
   static I widen(I sum) {
     return _mm512_slli_epi32(sum, 8 * p);
   }
+  static I dot_words(I sum, I weights, I digits) {
+    return _mm512_dpwssd_epi32(sum, weights, digits);
+  }
+  /// table[code & 127], subtracted from zero where the sign bit of the code is set.
+  static I lookup_signed(I codes, const uint8_t* table) {
+    const I low = _mm512_load_si512(table);
+    const I high = _mm512_load_si512(table + 64);
+    const I found = _mm512_permutex2var_epi8(low, codes, high);
+    return _mm512_mask_sub_epi8(found, _mm512_movepi8_mask(codes), zero_i(), found);
+  }
 };
 
 }  // namespace
