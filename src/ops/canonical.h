@@ -99,48 +99,59 @@ inline Rotation rotation(int64_t position, float frequency, bool inverse) {
   return {static_cast<float>(std::cos(static_cast<double>(angle))), inverse ? -sine : sine};
 }
 
-/// Q8 of one group: codes of x[0..width), returns the E8M0 scale. a = max(|x|, 1e-4);
-/// scale = 2^⌈log2(a · fl32(1/448))⌉; code = e4m3(x / scale).
-inline uint8_t quantize_q8_group(const bf16* x, int64_t width, uint8_t* codes) {
-  float amax = 1e-4f;
+/// The E8M0 scale of a Q8 group whose largest magnitude is `amax`:
+/// 2^⌈log2(max(amax, 1e-4) · fl32(1/448))⌉.
+inline uint8_t q8_scale(float amax) {
+  return e8m0_ceil(std::max(amax, 1e-4f) * (1.0f / 448.0f));
+}
+
+/// The E8M0 scale of a Q4m group: 2^⌈log2(max(amax, 6 · 2^-126) · fl32(1/6))⌉.
+inline uint8_t q4m_scale(float amax) {
+  return e8m0_ceil(std::max(amax, 0x1.8p-124f) * (1.0f / 6.0f));
+}
+
+/// The E4M3 scale of a Q4n group: e4m3(max(amax, 6 · 2^-9) / 6).
+inline uint8_t q4n_scale(float amax) {
+  return encode_e4m3(std::max(amax, 0x1.8p-7f) / 6.0f);
+}
+
+/// max |x[i]|.
+inline float largest_magnitude(const bf16* x, int64_t width) {
+  float amax = 0;
   for (int64_t i = 0; i < width; ++i)
     amax = std::max(amax, std::fabs(to_float(x[i])));
-  const uint8_t scale = e8m0_ceil(amax * (1.0f / 448.0f));
+  return amax;
+}
+
+/// E2M1 codes of x / scale, two a byte, for an even width.
+inline void encode_e2m1_pairs(const bf16* x, int64_t width, float scale, uint8_t* codes) {
+  for (int64_t i = 0; i < width / 2; ++i) {
+    const uint8_t even = encode_e2m1(to_float(x[2 * i]) / scale);
+    const uint8_t odd = encode_e2m1(to_float(x[2 * i + 1]) / scale);
+    codes[i] = static_cast<uint8_t>(even | odd << 4);
+  }
+}
+
+/// Q8 of one group: codes e4m3(x / scale) of x[0..width), returns the E8M0 scale.
+inline uint8_t quantize_q8_group(const bf16* x, int64_t width, uint8_t* codes) {
+  const uint8_t scale = q8_scale(largest_magnitude(x, width));
   const float value = decode_e8m0(scale);
   for (int64_t i = 0; i < width; ++i)
     codes[i] = encode_e4m3(to_float(x[i]) / value);
   return scale;
 }
 
-/// Q4m of one group of 32: a = max(|x|, 6 · 2^-126); scale = 2^⌈log2(a · fl32(1/6))⌉.
-/// Writes 16 bytes of codes, returns the E8M0 scale.
+/// Q4m of one group of 32: writes 16 bytes of codes, returns the E8M0 scale.
 inline uint8_t quantize_q4m_group(const bf16* x, uint8_t* codes) {
-  float amax = 0x1.8p-124f;
-  for (int i = 0; i < 32; ++i)
-    amax = std::max(amax, std::fabs(to_float(x[i])));
-  const uint8_t scale = e8m0_ceil(amax * (1.0f / 6.0f));
-  const float value = decode_e8m0(scale);
-  for (int i = 0; i < 16; ++i) {
-    const uint8_t even = encode_e2m1(to_float(x[2 * i]) / value);
-    const uint8_t odd = encode_e2m1(to_float(x[2 * i + 1]) / value);
-    codes[i] = static_cast<uint8_t>(even | odd << 4);
-  }
+  const uint8_t scale = q4m_scale(largest_magnitude(x, 32));
+  encode_e2m1_pairs(x, 32, decode_e8m0(scale), codes);
   return scale;
 }
 
-/// Q4n of one group of 16: a = max(|x|, 6 · 2^-9); scale = e4m3(a / 6).
-/// Writes 8 bytes of codes, returns the E4M3 scale.
+/// Q4n of one group of 16: writes 8 bytes of codes, returns the E4M3 scale.
 inline uint8_t quantize_q4n_group(const bf16* x, uint8_t* codes) {
-  float amax = 0x1.8p-7f;
-  for (int i = 0; i < 16; ++i)
-    amax = std::max(amax, std::fabs(to_float(x[i])));
-  const uint8_t scale = encode_e4m3(amax / 6.0f);
-  const float value = decode_e4m3(scale);
-  for (int i = 0; i < 8; ++i) {
-    const uint8_t even = encode_e2m1(to_float(x[2 * i]) / value);
-    const uint8_t odd = encode_e2m1(to_float(x[2 * i + 1]) / value);
-    codes[i] = static_cast<uint8_t>(even | odd << 4);
-  }
+  const uint8_t scale = q4n_scale(largest_magnitude(x, 16));
+  encode_e2m1_pairs(x, 16, decode_e4m3(scale), codes);
   return scale;
 }
 
