@@ -51,7 +51,6 @@ EngramHasher::EngramHasher(const ModelConfig& config, std::vector<int32_t> token
     );
   }
   max_ngram_size_ = engram.engram_max_ngram_size;
-  heads_ = engram.engram_n_heads;
   pad_ = token_map_[static_cast<std::size_t>(engram.engram_pad_token_id)];
   int64_t candidate =
       engram.engram_vocab_size;  // primes ascend over all layers; none is used twice
@@ -84,19 +83,17 @@ EngramHasher::EngramHasher(const ModelConfig& config, std::vector<int32_t> token
   }
 }
 
-void EngramHasher::rows(int64_t index, std::span<const int32_t> newest_first, int64_t* rows) const {
-  const EngramHash& hash = layers_[static_cast<std::size_t>(index)];
+void EngramHash::rows(std::span<const int32_t> newest_first, int64_t pad, int64_t* rows) const {
+  const std::size_t orders = multipliers.size() - 1;
+  const std::size_t heads = primes.size() / orders;
   bool blocked = false;
   int64_t mixed = 0;
-  for (int64_t back = 0; back < max_ngram_size_; ++back) {
-    const auto at = static_cast<std::size_t>(back);
-    blocked = blocked || at >= newest_first.size() || newest_first[at] == kDeadToken;
-    const int64_t id = blocked ? pad_ : newest_first[at];
-    mixed ^= id * hash.multipliers[at];
-    if (back == 0) continue;
-    for (int64_t head = 0; head < heads_; ++head) {
-      const auto n = static_cast<std::size_t>((back - 1) * heads_ + head);
-      rows[n] = mixed % hash.primes[n] + hash.offsets[n];
+  for (std::size_t back = 0; back <= orders; ++back) {
+    blocked = blocked || back >= newest_first.size() || newest_first[back] == kDeadToken;
+    mixed ^= (blocked ? pad : newest_first[back]) * multipliers[back];
+    for (std::size_t head = 0; head < heads && back > 0; ++head) {
+      const std::size_t n = (back - 1) * heads + head;
+      rows[n] = mixed % primes[n] + offsets[n];
     }
   }
 }

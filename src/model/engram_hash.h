@@ -18,6 +18,11 @@ struct EngramHash {
   std::vector<int64_t> multipliers;  ///< [engram_max_ngram_size], odd
   std::vector<int64_t> primes;       ///< [orders · heads], order by order
   std::vector<int64_t> offsets;      ///< exclusive prefix sums of `primes`
+
+  /// Writes the table rows [orders · heads] that a position looks up. `newest_first` holds
+  /// compressed ids: the position's own, then the ones before it; positions before the sequence are
+  /// simply absent. `pad` takes the place of what is absent or behind a kDeadToken.
+  void rows(std::span<const int32_t> newest_first, int64_t pad, int64_t* rows) const;
 };
 
 /// The hashes of all Engram layers, and the map from token ids to compressed ids.
@@ -35,10 +40,10 @@ class EngramHasher {
     return is_image ? kDeadToken : token_map_[static_cast<std::size_t>(token)];
   }
 
-  /// Writes the table rows [orders · heads] that Engram layer number `index` looks up at a
-  /// position. `newest_first` holds compressed ids: the position's own, then the ones before it;
-  /// positions before the sequence are simply absent.
-  void rows(int64_t index, std::span<const int32_t> newest_first, int64_t* rows) const;
+  /// EngramHash::rows of Engram layer number `index`.
+  void rows(int64_t index, std::span<const int32_t> newest_first, int64_t* rows) const {
+    layers_[static_cast<std::size_t>(index)].rows(newest_first, pad_, rows);
+  }
 
   const std::vector<EngramHash>& layers() const { return layers_; }
   int64_t max_ngram_size() const { return max_ngram_size_; }
@@ -47,7 +52,6 @@ class EngramHasher {
   std::vector<int32_t> token_map_;
   std::vector<EngramHash> layers_;
   int64_t max_ngram_size_ = 0;
-  int64_t heads_ = 0;
   int64_t pad_ = 0;  // compressed id of engram_pad_token_id
 };
 

@@ -40,6 +40,36 @@ constexpr FloatTolerance kFloats[] = {
     {"cache_end.carry_score", 9e-3, kAnything, 9e-3, 8e-2},
 };
 
+struct OpTolerance {
+  const char* kind;
+  double rel_l2;
+};
+
+/// Operators on golden inputs; those that are not listed have no room beyond the last bits.
+constexpr OpTolerance kOps[] = {
+    {"mhc.mixes", 1e-6},
+    {"mhc.pre", 4e-7},
+    {"mhc.post", 4e-7},
+    {"mhc.comb", 1e-6},
+    {"mhc.expanded", 2e-6},
+    {"mhc.sk_pre", 2e-7},
+    {"mhc.sk_post", 2e-7},
+    {"mhc.sk_comb", 4e-7},
+    {"engram_gate.gate", 2e-7},
+    {"router.scores", 3e-7},
+    {"router.weights", 4e-7},
+    {"router_hash_v4.weights", 4e-7},
+    {"compressor.r1.latent", 5e-6},
+    {"compressor.r2.index_key_pre_rope", 2e-8},
+    {"sparse_attn.out", 3e-5},
+    {"swiglu.shared", 2e-4},
+    {"linear.y_f32", 2e-6},
+    {"scalar.sigmoid", 2e-7},
+    {"scalar.silu", 2e-9},
+    {"scalar.sqrtsoftplus", 5e-8},
+    {"scalar.exp", 2e-40},
+};
+
 struct IntegerTolerance {
   const char* kind;
   double isolated, free_short, free_long;
@@ -77,8 +107,13 @@ void set_float_tolerance(TensorCheck& check, const std::string& kind, Strictness
   check.max_unequal = 1;
   check.max_rel_l2 = kLastBits;
   check.max_worst_row = 10 * kLastBits;
+  if (strictness == Strictness::kExact) return;
+  if (const auto* op = find(kOps, kind); op != std::end(kOps)) {
+    check.max_worst_row = kAnything;
+    check.max_rel_l2 = op->rel_l2;
+  }
   const auto* row = find(kFloats, kind);
-  if (strictness == Strictness::kExact || row == std::end(kFloats)) return;
+  if (row == std::end(kFloats)) return;
   const bool isolated = strictness == Strictness::kIsolated;
   check.max_worst_row = isolated ? row->isolated_row : kAnything;
   check.max_rel_l2 = isolated                               ? row->isolated

@@ -81,6 +81,7 @@ std::vector<int64_t> Fixture::integers(const std::string& name) const {
   switch (tensor.dtype) {
     case DType::kI64: return widen<int64_t, int64_t>(tensor);
     case DType::kI32: return widen<int32_t, int64_t>(tensor);
+    case DType::kI16: return widen<int16_t, int64_t>(tensor);
     case DType::kI8: return widen<int8_t, int64_t>(tensor);
     case DType::kU8:
     case DType::kBool:
