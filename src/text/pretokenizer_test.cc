@@ -43,6 +43,16 @@ TEST(Regex, SpaceMeansWhiteSpaceExactly) {
   EXPECT_EQ(words_of({"\\S+"}, " \u180E "), (Words{" ", "\u180E", " "}));
 }
 
+TEST(Regex, CategoriesFollowUnicode16) {
+  // A letter, a mark, a digit and two symbols that came after Unicode 14.
+  EXPECT_EQ(words_of({"\\p{L}"}, "-\u1C89-"), (Words{"-", "\u1C89", "-"}));
+  EXPECT_EQ(words_of({"[\\p{M}x]"}, "-\u0ECE-"), (Words{"-", "\u0ECE", "-"}));
+  EXPECT_EQ(words_of({"\\P{N}+"}, "-\U00010D40-"), (Words{"-", "\U00010D40", "-"}));
+  EXPECT_EQ(
+      words_of({"[^\\p{S}]+"}, "-\U0001FAE8\U0001FAE9-"), (Words{"-", "\U0001FAE8\U0001FAE9", "-"})
+  );
+}
+
 TEST(Regex, ABrokenPatternIsNamed) {
   EXPECT_THROW(words_of({"(a"}, "a"), Error);
 }

@@ -9,6 +9,7 @@
 #include <pcre2.h>
 
 #include "base/error.h"
+#include "text/regex_dialect.h"
 
 namespace di::text {
 namespace {
@@ -17,38 +18,10 @@ namespace {
 /// hostile pattern would.
 constexpr uint32_t kMatchLimit = 20'000'000;
 
-/// White_Space, to stand inside [ ] or [^ ].
-constexpr std::string_view kWhiteSpace =
-    R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
-
 std::string message_of(int code) {
   unsigned char text[256] = {};
   pcre2_get_error_message(code, text, sizeof text);
   return reinterpret_cast<const char*>(text);
-}
-
-/// PCRE2's own \s also holds U+180E, so \s and \S are spelled out (\S only outside of classes).
-std::string with_exact_spaces(const std::string& pattern) {
-  std::string out;
-  bool in_class = false;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c != '\\' || i + 1 == pattern.size()) {
-      if (c == '[') in_class = true;
-      if (c == ']') in_class = false;
-      out += c;
-      continue;
-    }
-    const char escaped = pattern[++i];
-    if (escaped == 's') {
-      out += in_class ? std::string(kWhiteSpace) : fmt::format("[{}]", kWhiteSpace);
-    } else if (escaped == 'S' && !in_class) {
-      out += fmt::format("[^{}]", kWhiteSpace);
-    } else {
-      out += {c, escaped};
-    }
-  }
-  return out;
 }
 
 }  // namespace
@@ -62,7 +35,7 @@ Regex::Scratch::~Scratch() {
 }
 
 Regex::Regex(const std::string& pattern, std::string_view where) : pattern_(pattern) {
-  const std::string exact = with_exact_spaces(pattern);
+  const std::string exact = pcre2_pattern(pattern);
   int error = 0;
   PCRE2_SIZE offset = 0;
   pcre2_code* code = pcre2_compile(

@@ -1,7 +1,6 @@
 // Regular expressions over UTF-8; the only file that touches PCRE2.
 //
-// tokenizer.json states its patterns in the dialect of the library that trained it. What differs
-// here is made equal: classes follow Unicode, and \s means exactly the White_Space property.
+// Patterns are in the dialect of tokenizer.json, as regex_dialect.h describes it.
 #pragma once
 
 #include <cstddef>
