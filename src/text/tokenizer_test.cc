@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/sha256.h"
 #include "text/chat_templates.h"
 #include "text/detokenizer.h"
 #include "text/test_tokenizer.h"
@@ -59,6 +60,28 @@ TEST(Tokenizer, DecodingGivesTheTextBack) {
       ASSERT_EQ(seedling_tokenizer().decode(ids), repaired_utf8(text));
     }
   }
+}
+
+TEST(Tokenizer, EveryCodePointIsCutAsTheReferenceCutsIt) {
+  // The digest is that of the `tokenizers` package 0.23.3 on the same texts.
+  Ids ids;
+  for (char32_t first = 0; first < 0x110000; first += 256) {
+    std::string text;
+    for (char32_t c = first; c < first + 256; ++c) {
+      // Few code points from U+34000 on are assigned; some of them will do.
+      if ((c >= 0xD800 && c < 0xE000) || (c >= 0x34000 && c % 512 != 0)) continue;
+      std::string s;
+      append_utf8(s, c);
+      text += "a" + s + "b 1" + s + " " + s + s + "\n" + s + ". " + s;
+    }
+    const Ids more = seedling_tokenizer().encode(text, AddedTokens::kRecognised);
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(ids.size(), 6412366u);
+  EXPECT_EQ(
+      sha256_hex(std::as_bytes(std::span(ids))),
+      "d1ef531c7b00d9d61e09cdd1ff9c87e1b8c3639d4bd747c630556dd913214e0e"
+  );
 }
 
 TEST(Tokenizer, PlainTextNeverBecomesAnAddedToken) {
