@@ -1,3 +1,4 @@
+// Shorthands over the op table: one call, memory included.
 #include "model/activations.h"
 
 namespace di::model {

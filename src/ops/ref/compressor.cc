@@ -27,9 +27,11 @@ TokenRow find_row(const CompressorPool& op, const SequenceRows& sequence, int64_
 /// their values.
 float pool_channel(const TokenRow* tokens, int64_t count, int64_t channel) {
   double top = tokens[0].score[channel];
-  for (int64_t i = 1; i < count; ++i) top = std::max<double>(top, tokens[i].score[channel]);
+  for (int64_t i = 1; i < count; ++i)
+    top = std::max<double>(top, tokens[i].score[channel]);
   double total = 0;
-  for (int64_t i = 0; i < count; ++i) total += std::exp(tokens[i].score[channel] - top);
+  for (int64_t i = 0; i < count; ++i)
+    total += std::exp(tokens[i].score[channel] - top);
   double sum = 0;
   for (int64_t i = 0; i < count; ++i) {
     const auto share = static_cast<float>(std::exp(tokens[i].score[channel] - top) / total);
