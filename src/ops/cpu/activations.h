@@ -2,23 +2,13 @@
 #pragma once
 
 #include "ops/cpu/kernels.h"
-#include "ops/linear.h"
+#include "tensor/number_formats.h"
 
 namespace di::ops::cpu {
 
 /// Bytes of a quantised row of `cols` columns in one of the forms; a multiple of 64. A row is its
 /// blocks of 32 columns, in order.
 int64_t q8_row_bytes(Q8Form form, int64_t cols);
-
-/// Makes a quantised row. `digit_bits`: see Kernels.
-void prepare_q8(
-    Q8Form form,
-    int digit_bits,
-    const uint8_t* codes,
-    const uint8_t* scales,
-    int64_t cols,
-    std::byte* out
-);
 
 /// Bytes of a row of doubles, a multiple of 64.
 int64_t double_row_bytes(int64_t cols);

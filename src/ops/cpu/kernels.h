@@ -16,7 +16,7 @@ namespace di::ops::cpu {
 inline constexpr int kTileRows = 16;
 
 /// The most activation rows that a kernel takes at once.
-inline constexpr int kMaxRows = 16;
+inline constexpr int kMaxRows = 32;
 
 /// 32 columns of a quantised activation row in the form that a kernel multiplies. Every form is
 /// exact: an E4M3 value is an integer q in units of 2^-9 with |q| ≤ 448 · 512.
@@ -26,8 +26,8 @@ enum class Q8Form {
   kDoubles  ///< DoubleBlock
 };
 
-/// Bytes. With v = Σ_p digits[p] · r^p and r = 128 or 256 as the kernel table says, v is q over the
-/// block's unit: 1, or the larger unit in which two digits suffice when it divides all q.
+/// Bytes. With v = Σ_p digits[p] · r^p and r = 128 or 256 as the instruction set likes, v is q over
+/// the block's unit: 1, or the larger unit in which two digits suffice when it divides all q.
 struct alignas(64) DigitBlock {
   int8_t digits[3][32];
   int32_t planes;         ///< 2, or 3 when the block needs unit 1
@@ -67,16 +67,16 @@ struct Q8Kernel {
   Q8Form form;
 };
 
-/// From so many rows on, FP8 weights are worth unpacking into words that rows share.
-inline constexpr int64_t kManyRows = 4;
-
 /// The kernels of one instruction set.
 struct Kernels {
   const char* isa;
-  int digit_bits;          ///< 7 or 8: the radix of DigitBlock is 2^digit_bits
-  Q8Kernel q8_fp4;         ///< LinearQ8, FP4 weights
-  Q8Kernel q8_fp8_few;     ///< LinearQ8, FP8 weights, fewer than kManyRows rows in all
-  Q8Kernel q8_fp8_many;    ///< LinearQ8, FP8 weights, more rows
+  /// Makes a quantised row of `cols` columns in one of the forms.
+  void (*prepare
+  )(Q8Form form, const uint8_t* codes, const uint8_t* scales, int64_t cols, std::byte* out);
+  Q8Kernel q8_fp4;       ///< LinearQ8, FP4 weights
+  Q8Kernel q8_fp8_few;   ///< LinearQ8, FP8 weights, fewer than fp8_many_rows rows in all
+  Q8Kernel q8_fp8_many;  ///< LinearQ8, FP8 weights, more rows: a block is unpacked once for all
+  int64_t fp8_many_rows;
   TileKernel linear_bf16;  ///< Linear; activations double [columns, padded to 32]
   TileKernel linear_f32;
   TileKernel linear_fp8;

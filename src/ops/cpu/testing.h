@@ -78,6 +78,14 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
   return bytes;
 }
 
+/// By blocks of 32 columns: any code, large ones, or large ones with a rare other.
+inline uint8_t fp8_weight(std::mt19937& random, int64_t column) {
+  const uint8_t code = random_e4m3(random);
+  const auto large = static_cast<uint8_t>((code & 0x87) | uniform(random, 6, 14) << 3);
+  const int64_t kind = column / kScaleGroup % 3;
+  return kind == 0 || (kind == 2 && uniform(random, 0, 200) == 0) ? code : large;
+}
+
 /// Every code except NaN, or plain values over many magnitudes.
 inline RawWeight random_weight(
     std::mt19937& random, WeightFormat format, int64_t rows, int64_t cols
@@ -87,9 +95,11 @@ inline RawWeight random_weight(
     case WeightFormat::kFp8:
     case WeightFormat::kFp4:
       w.data.resize(static_cast<std::size_t>(data_bytes(format, rows, cols)));
-      for (std::byte& code : w.data) {
+      for (std::size_t i = 0; i < w.data.size(); ++i) {
         const bool fp8 = format == WeightFormat::kFp8;
-        code = static_cast<std::byte>(fp8 ? random_e4m3(random) : uniform(random, 0, 255));
+        const int code =
+            fp8 ? fp8_weight(random, static_cast<int64_t>(i) % cols) : uniform(random, 0, 255);
+        w.data[i] = static_cast<std::byte>(code);
       }
       break;
     case WeightFormat::kBf16: w.data = bytes_of(random_bf16(random, rows * cols)); break;

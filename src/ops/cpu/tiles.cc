@@ -7,9 +7,9 @@
 namespace di::ops::cpu {
 
 Q8Path q8_path(const Kernels& kernels, WeightFormat format, int64_t rows) {
-  if (format == WeightFormat::kFp4) return {kernels.q8_fp4, kernels.digit_bits};
+  if (format == WeightFormat::kFp4) return {kernels.q8_fp4, kernels};
   DI_CHECK(format == WeightFormat::kFp8, "quantised activations meet FP4 or FP8 weights");
-  return {rows < kManyRows ? kernels.q8_fp8_few : kernels.q8_fp8_many, kernels.digit_bits};
+  return {rows < kernels.fp8_many_rows ? kernels.q8_fp8_few : kernels.q8_fp8_many, kernels};
 }
 
 TileKernel linear_kernel(const Kernels& kernels, WeightFormat format) {

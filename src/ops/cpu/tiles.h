@@ -11,12 +11,12 @@ namespace di::ops::cpu {
 /// A kernel of LinearQ8 with what prepares its activations.
 struct Q8Path {
   Q8Kernel kernel;
-  int digit_bits;
+  const Kernels& kernels;
 
   /// Bytes of one prepared row; that of 32 columns divides it, and blocks stand in order.
   int64_t row_bytes(int64_t cols) const { return q8_row_bytes(kernel.form, cols); }
   void prepare(const uint8_t* codes, const uint8_t* scales, int64_t cols, std::byte* out) const {
-    prepare_q8(kernel.form, digit_bits, codes, scales, cols, out);
+    kernels.prepare(kernel.form, codes, scales, cols, out);
   }
 };
 

@@ -130,6 +130,9 @@ struct Avx2 {
   static I join_words(I low, I high) {
     return _mm256_blend_epi16(low, _mm256_slli_epi32(high, 16), 0xaa);
   }
+  static uint64_t positive_bytes(I x) {
+    return static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpgt_epi8(x, zero_i())));
+  }
   static I two_digits(const int16_t* digits) {
     int32_t two;
     std::memcpy(&two, digits, sizeof two);

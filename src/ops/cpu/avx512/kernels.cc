@@ -4,15 +4,17 @@
 #include "ops/cpu/fp4_tiles.h"
 #include "ops/cpu/fp8_doubles.h"
 #include "ops/cpu/fp8_words.h"
+#include "ops/cpu/prepare.h"
 
 namespace di::ops::cpu {
 
 const Kernels kAvx512Kernels = {
     .isa = "avx512",
-    .digit_bits = 7,
+    .prepare = prepare_blocks<7>,
     .q8_fp4 = {fp4_kernel<Avx512>, Q8Form::kDigits},
     .q8_fp8_few = {fp8_doubles_kernel<Avx512>, Q8Form::kDoubles},
     .q8_fp8_many = {fp8_words_kernel<Avx512>, Q8Form::kWords},
+    .fp8_many_rows = 4,
     .linear_bf16 = double_kernel<Avx512, Bf16Source>,
     .linear_f32 = double_kernel<Avx512, F32Source>,
     .linear_fp8 = double_kernel<Avx512, Fp8Source>,

@@ -132,6 +132,7 @@ struct Avx512 {
   static I join_words(I low, I high) {
     return _mm512_mask_blend_epi16(0xaaaaaaaa, low, _mm512_slli_epi32(high, 16));
   }
+  static uint64_t positive_bytes(I x) { return _mm512_cmpgt_epi8_mask(x, zero_i()); }
   static I two_digits(const int16_t* digits) {
     int32_t two;
     std::memcpy(&two, digits, sizeof two);
