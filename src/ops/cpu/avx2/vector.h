@@ -18,6 +18,12 @@ struct Avx2 {
   static constexpr int kLanes = 8;
   static constexpr int kRows = 4;
   static constexpr int kWordRows = 2;
+  static constexpr int kDoubleRows = 6;
+
+  /// Sums or weights of kLanes rows: the even and the odd ones, or the first and the second half.
+  struct Doubles {
+    D even, odd;
+  };
 
   static I load_i(const std::byte* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -90,9 +96,6 @@ struct Avx2 {
 
   // FP8 as doubles: in every 32-bit lane, byte j moves to the sign, the low exponent bits and the
   // high mantissa bits of a double's upper half; then even and odd lanes part.
-  struct Doubles {
-    D even, odd;
-  };
   template <int j>
   static Doubles doubles_e4m3(I quads) {
     const I halves = _mm256_srai_epi32(_mm256_slli_epi32(quads, 24 - 8 * j), 7);

@@ -18,6 +18,12 @@ struct Avx512 {
   static constexpr int kLanes = 16;
   static constexpr int kRows = 8;
   static constexpr int kWordRows = 4;
+  static constexpr int kDoubleRows = 8;
+
+  /// Sums or weights of kLanes rows: the even and the odd ones, or the first and the second half.
+  struct Doubles {
+    D even, odd;
+  };
 
   static I load_i(const std::byte* p) { return _mm512_loadu_si512(p); }
   static F load(const float* p) { return _mm512_loadu_ps(p); }
@@ -91,9 +97,6 @@ struct Avx512 {
 
   // FP8 as doubles: in every 32-bit lane, byte j moves to the sign, the low exponent bits and the
   // high mantissa bits of a double's upper half; then even and odd lanes part.
-  struct Doubles {
-    D even, odd;
-  };
   template <int j>
   static Doubles doubles_e4m3(I quads) {
     const I halves = _mm512_srai_epi32(_mm512_slli_epi32(quads, 24 - 8 * j), 7);
