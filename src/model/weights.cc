@@ -188,11 +188,13 @@ void bind_expert(
   binder.matrix(expert.w2, prefix + ".w2", format);
 }
 
-void bind_moe(Binder& binder, MoeWeights& moe, const std::string& prefix, int64_t num_experts) {
+void bind_moe(
+    Binder& binder, MoeWeights& moe, const std::string& prefix, const ModelConfig& config
+) {
   binder.matrix(moe.gate, prefix + "gate", WeightFormat::kBf16);
   binder.vector(moe.bias, prefix + "gate.bias");
-  binder.vector(moe.bias_vl, prefix + "gate.bias_vl");
-  moe.experts.resize(static_cast<std::size_t>(num_experts));
+  if (config.vision) binder.vector(moe.bias_vl, prefix + "gate.bias_vl");
+  moe.experts.resize(static_cast<std::size_t>(config.moe.n_routed_experts));
   for (std::size_t e = 0; e < moe.experts.size(); ++e) {
     bind_expert(binder, moe.experts[e], fmt::format("{}experts.{}", prefix, e), WeightFormat::kFp4);
   }
@@ -223,7 +225,7 @@ void bind_layer(Binder& binder, LayerWeights& layer, const ModelConfig& config, 
   }
   bind_site(binder, layer.hc_ffn, prefix + "hc_ffn");
   binder.vector(layer.ffn_norm, prefix + "ffn_norm.weight");
-  bind_moe(binder, layer.ffn, prefix + "ffn.", config.moe.n_routed_experts);
+  bind_moe(binder, layer.ffn, prefix + "ffn.", config);
 }
 
 void bind_model(Binder& binder, Weights& weights, const ModelConfig& config) {

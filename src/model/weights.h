@@ -56,7 +56,7 @@ struct EngramWeights {
 struct MoeWeights {
   ops::Weight gate;              ///< kBf16 [n_routed_experts, hidden_size]
   View<const float, 1> bias;     ///< [n_routed_experts]
-  View<const float, 1> bias_vl;  ///< [n_routed_experts]
+  View<const float, 1> bias_vl;  ///< [n_routed_experts]; empty without a vision part
   std::vector<ops::ExpertWeights> experts;
   ops::ExpertWeights shared_experts;
 };

@@ -1,0 +1,109 @@
+#include "model/memory_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/math.h"
+#include "model/weights.h"
+
+namespace di::model {
+namespace {
+
+/// Activations of one row that may be alive at once, in bytes.
+int64_t scratch_bytes_per_row(const ModelConfig& config) {
+  const int64_t streams = 2 * config.hc.hc_mult * config.hidden_size * 2;
+  const int64_t attention = config.attention.query_size() * 2 * 2 +
+                            (config.attention.q_lora_rank + config.attention.output_size()) * 4 +
+                            config.attention.head_dim * 10 + config.indexer.query_size() * 4 +
+                            config.indexer.index_topk * 4 +
+                            config.indexer.candidate_topk_blocks * 4;
+  const int64_t engram =
+      (config.engram.lookup_size() * 3 + (config.hc.hc_mult + 1) * config.hidden_size * 2);
+  const int64_t experts = (config.moe.num_experts_per_tok + 1) *
+                              (config.moe.moe_intermediate_size * 8 + config.hidden_size * 4) +
+                          config.moe.n_routed_experts * 4;
+  const int64_t sublayer = std::max({attention, engram, experts});
+  return streams + sublayer + config.hidden_size * 16;
+}
+
+/// The number after `key` in a file of "key: value" or bare values; nothing when there is none.
+int64_t number_in(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  std::string word;
+  while (file >> word) {
+    if (!key.empty() && word != key) continue;
+    if (!key.empty()) file >> word;
+    const bool digits = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+      return c >= '0' && c <= '9';
+    });
+    return digits && word.size() < 19 ? std::stoll(word) : -1;
+  }
+  return -1;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(
+    const checkpoint::Checkpoint& checkpoint, const ops::OpTable& ops, const MemoryLimits& limits
+) {
+  const ModelConfig& config = checkpoint.config();
+  const cache::Layout layout = cache::make_layout(config);
+  MemoryPlan plan;
+  plan.weights = weight_storage_bytes(checkpoint, ops);
+  plan.blocks =
+      limits.num_sequences * ceil_div(limits.context, cache::kBlockTokens) * layout.block_bytes;
+  plan.slots = limits.num_sequences * layout.slot_bytes;
+  plan.scratch = limits.chunk * scratch_bytes_per_row(config);
+  plan.logits = limits.num_sequences * config.vocab_size * static_cast<int64_t>(sizeof(float));
+  return plan;
+}
+
+int64_t available_memory() {
+  constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
+  const int64_t kilobytes = number_in("/proc/meminfo", "MemAvailable:");
+  const int64_t machine = kilobytes < 0 ? kUnknown : kilobytes * 1024;
+  const int64_t limit = number_in("/sys/fs/cgroup/memory.max", "");
+  const int64_t used = number_in("/sys/fs/cgroup/memory.current", "");
+  const int64_t group = limit < 0 || used < 0 ? kUnknown : std::max<int64_t>(0, limit - used);
+  return std::min(machine, group);
+}
+
+void require_fit(const MemoryPlan& plan, const MemoryLimits& limits, int64_t available) {
+  if (plan.total() <= available) return;
+  throw Error(
+      ErrorCode::kOutOfMemory,
+      fmt::format(
+          "this model needs {} of memory, {} is available: weights {}, KV blocks {} and state "
+          "slots "
+          "{} for {} sequence(s) of {} tokens, scratch {} for {} rows a step, logits {}. A shorter "
+          "--context, a smaller --chunk or a machine with more memory would help",
+          human_bytes(plan.total()),
+          human_bytes(available),
+          human_bytes(plan.weights),
+          human_bytes(plan.blocks),
+          human_bytes(plan.slots),
+          limits.num_sequences,
+          limits.context,
+          human_bytes(plan.scratch),
+          limits.chunk,
+          human_bytes(plan.logits)
+      )
+  );
+}
+
+std::string human_bytes(int64_t bytes) {
+  constexpr const char* kUnits[] = {"bytes", "kB", "MB", "GB", "TB"};
+  auto value = static_cast<double>(bytes);
+  int unit = 0;
+  for (; value >= 1000 && unit < 4; ++unit)
+    value /= 1000;
+  return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+}  // namespace di::model

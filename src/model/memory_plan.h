@@ -1,0 +1,47 @@
+// What a model will need of this machine's memory, known before a weight is read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cache/layout.h"
+#include "checkpoint/checkpoint.h"
+#include "ops/ops.h"
+
+namespace di::model {
+
+/// What is to fit at once.
+struct MemoryLimits {
+  int64_t context = 0;  ///< tokens of a sequence
+  int64_t num_sequences = 1;
+  int64_t chunk = 0;  ///< rows of a step at most
+};
+
+/// Bytes by purpose. Pages of the checkpoint that are read in place (embedding, Engram tables) are
+/// not counted: the system may drop and reread them.
+struct MemoryPlan {
+  int64_t weights = 0;  ///< packed matrices and copied vectors
+  int64_t blocks = 0;   ///< compressed KV and index keys
+  int64_t slots = 0;    ///< window rings and carries
+  int64_t scratch = 0;  ///< activations of one step, an estimate from above
+  int64_t logits = 0;   ///< one row a sequence
+
+  int64_t total() const { return weights + blocks + slots + scratch + logits; }
+};
+
+/// Adds up what `ops` will allocate for these limits.
+MemoryPlan plan_memory(
+    const checkpoint::Checkpoint& checkpoint, const ops::OpTable& ops, const MemoryLimits& limits
+);
+
+/// Bytes that a new program may use now without swapping (MemAvailable), at most the limit of this
+/// process's control group. INT64_MAX when the system does not say.
+int64_t available_memory();
+
+/// Throws Error{kOutOfMemory} naming every part of the plan when it exceeds `available`.
+void require_fit(const MemoryPlan& plan, const MemoryLimits& limits, int64_t available);
+
+/// "1.5 GB", "640 kB".
+std::string human_bytes(int64_t bytes);
+
+}  // namespace di::model
