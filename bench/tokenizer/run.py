@@ -92,7 +92,7 @@ def main():
             paths.append(os.path.join(folder, name))
             with open(paths[-1], "w", encoding="utf-8") as file:
                 file.write(text)
-        command = [args.binary, "bench", "tokenizer", "--json", "--tokenizer", args.tokenizer]
+        command = [args.binary, "bench", "tokenizer", "--tokenizer", args.tokenizer]
         output = subprocess.run(command + paths, check=True, capture_output=True, text=True).stdout
 
     ours = [json.loads(line) for line in output.splitlines()]

@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "bench/layer_bench.h"
+#include "bench/load_bench.h"
 #include "bench/memory_bench.h"
 #include "bench/ops_bench.h"
+#include "bench/tokenizer_bench.h"
 #include "cli/commands.h"
 #include "cli/runtime.h"
 
@@ -18,6 +21,9 @@ struct BenchOptions {
   int threads = 0;
   std::string only;
   std::vector<int64_t> rows;
+  std::string shape = "v4.1-flash";
+  int64_t context = 4096;
+  std::string scratch_dir = "/tmp";
 };
 
 void add_machine_options(CLI::App& command, BenchOptions& options) {
@@ -37,31 +43,82 @@ void print_line(const Json& result) {
   std::fflush(stdout);
 }
 
+void add_memory(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
+  CLI::App* command = bench.add_subcommand(
+      "memory", "Read bandwidth by threads, the multiply-add peak, loading and opening a checkpoint"
+  );
+  add_machine_options(*command, *options);
+  command
+      ->add_option(
+          "--scratch-dir",
+          options->scratch_dir,
+          "Folder for the temporary files of the loading benchmarks"
+      )
+      ->capture_default_str();
+  command->callback([options] {
+    constexpr int64_t kLoadBytes = int64_t{1} << 30;
+    bench::bench_memory({.isa = isa_of(*options), .max_threads = options->threads}, print_line);
+    ThreadPool pool(options->threads);
+    print_line(bench::bench_load(options->scratch_dir, kLoadBytes, pool));
+    print_line(bench::bench_open(options->scratch_dir, pool));
+  });
+}
+
+void add_ops(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
+  CLI::App* command = bench.add_subcommand("ops", "Every op at the real model's sizes");
+  add_machine_options(*command, *options);
+  command->add_option("--only", options->only, "One benchmark by name");
+  command->add_option("--rows", options->rows, "Row counts, separated by commas")->delimiter(',');
+  command->callback([options] {
+    bench::OpsBenchOptions request{
+        .isa = isa_of(*options), .threads = options->threads, .only = options->only};
+    if (!options->rows.empty()) request.rows = options->rows;
+    bench::bench_ops(request, print_line);
+  });
+
+  auto texts = std::make_shared<bench::TokenizerBenchOptions>();
+  CLI::App* tokenizer = bench->add_subcommand("tokenizer", "Encoding and decoding of text files");
+  tokenizer->add_option("--tokenizer", texts->tokenizer, "Path of a tokenizer.json")
+      ->required()
+      ->check(CLI::ExistingFile);
+  tokenizer->add_option("texts", texts->texts, "Text files")->check(CLI::ExistingFile);
+  tokenizer->callback([texts] { bench::bench_tokenizer(*texts, print_line); });
+}
+
+void add_layer(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
+  CLI::App* command = bench.add_subcommand(
+      "layer", "Two layers of the real width with synthetic weights (about 15 GB)"
+  );
+  add_machine_options(*command, *options);
+  command->add_option("--shape", options->shape, "Whose layers")
+      ->check(CLI::IsMember({"v4.1-flash"}))
+      ->capture_default_str();
+  command->add_option("--rows", options->rows, "New rows of one sequence, separated by commas")
+      ->delimiter(',');
+  command->add_option("--context", options->context, "Tokens in the cache before them")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->callback([options] {
+    bench::LayerBenchOptions request{
+        .isa = isa_of(*options),
+        .threads = options->threads,
+        .shape = options->shape,
+        .context = options->context};
+    if (!options->rows.empty()) request.rows = options->rows;
+    bench::bench_layer(request, print_line);
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
   CLI::App* bench =
       app.add_subcommand("bench", "Measure this machine and the kernels; prints JSON lines");
   bench->require_subcommand(1);
-
-  auto options = std::make_shared<BenchOptions>();
-  CLI::App* memory =
-      bench->add_subcommand("memory", "Read bandwidth by threads, and the multiply-add peak");
-  add_machine_options(*memory, *options);
-  memory->callback([options] {
-    bench::bench_memory({.isa = isa_of(*options), .max_threads = options->threads}, print_line);
-  });
-
-  CLI::App* ops = bench->add_subcommand("ops", "Every op at the real model's sizes");
-  add_machine_options(*ops, *options);
-  ops->add_option("--only", options->only, "One benchmark by name");
-  ops->add_option("--rows", options->rows, "Row counts, separated by commas")->delimiter(',');
-  ops->callback([options] {
-    bench::OpsBenchOptions request{
-        .isa = isa_of(*options), .threads = options->threads, .only = options->only};
-    if (!options->rows.empty()) request.rows = options->rows;
-    bench::bench_ops(request, print_line);
-  });
+  const auto options = std::make_shared<BenchOptions>();
+  add_memory(*bench, options);
+  add_ops(*bench, options);
+  add_layer(*bench, options);
 }
 
 }  // namespace di::cli
