@@ -75,14 +75,6 @@ void add_ops(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
     if (!options->rows.empty()) request.rows = options->rows;
     bench::bench_ops(request, print_line);
   });
-
-  auto texts = std::make_shared<bench::TokenizerBenchOptions>();
-  CLI::App* tokenizer = bench->add_subcommand("tokenizer", "Encoding and decoding of text files");
-  tokenizer->add_option("--tokenizer", texts->tokenizer, "Path of a tokenizer.json")
-      ->required()
-      ->check(CLI::ExistingFile);
-  tokenizer->add_option("texts", texts->texts, "Text files")->check(CLI::ExistingFile);
-  tokenizer->callback([texts] { bench::bench_tokenizer(*texts, print_line); });
 }
 
 void add_layer(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
@@ -109,6 +101,16 @@ void add_layer(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
   });
 }
 
+void add_tokenizer(CLI::App& bench) {
+  const auto options = std::make_shared<bench::TokenizerBenchOptions>();
+  CLI::App* command = bench.add_subcommand("tokenizer", "Encoding and decoding of text files");
+  command->add_option("--tokenizer", options->tokenizer, "Path of a tokenizer.json")
+      ->required()
+      ->check(CLI::ExistingFile);
+  command->add_option("texts", options->texts, "Text files")->check(CLI::ExistingFile);
+  command->callback([options] { bench::bench_tokenizer(*options, print_line); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
@@ -119,6 +121,7 @@ void add_bench(CLI::App& app) {
   add_memory(*bench, options);
   add_ops(*bench, options);
   add_layer(*bench, options);
+  add_tokenizer(*bench);
 }
 
 }  // namespace di::cli
