@@ -1,0 +1,79 @@
+#include "golden_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/math.h"
+
+namespace di::golden {
+namespace {
+
+/// Everything a lone sequence needs, on one thread.
+struct Alone {
+  Alone(const model::Model& model, const ops::OpTable& ops, int64_t num_tokens)
+      : cache(cache::make_layout(model.config), ceil_div(num_tokens, cache::kBlockTokens), 1),
+        session(model, cache, ops, exec) {}
+
+  ThreadPool pool{1};
+  Arena scratch;
+  ops::Exec exec{pool, scratch};
+  cache::KvCache cache;
+  model::Session session;
+};
+
+/// The best logits, ties to the lower id.
+std::vector<Scored> best(std::span<const float> logits, std::size_t count) {
+  std::vector<Scored> order;
+  for (std::size_t id = 0; id < logits.size(); ++id)
+    order.push_back({static_cast<int32_t>(id), logits[id]});
+  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(count);
+  std::partial_sort(order.begin(), middle, order.end(), [](const Scored& a, const Scored& b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+  });
+  order.erase(middle, order.end());
+  return order;
+}
+
+double minus_log_probability(std::span<const float> logits, int32_t token) {
+  const double top = *std::max_element(logits.begin(), logits.end());
+  const double sum =
+      std::accumulate(logits.begin(), logits.end(), 0.0, [top](double total, float logit) {
+        return total + std::exp(logit - top);
+      });
+  return std::log(sum) + top - logits[static_cast<std::size_t>(token)];
+}
+
+std::vector<double> nll_of_prompt(
+    std::span<const float> logits, std::span<const int32_t> tokens, std::size_t vocab_size
+) {
+  std::vector<double> nll;
+  for (std::size_t i = 0; i + 1 < tokens.size(); ++i)
+    nll.push_back(minus_log_probability(logits.subspan(i * vocab_size, vocab_size), tokens[i + 1]));
+  return nll;
+}
+
+}  // namespace
+
+GreedyRun GoldenRunner::greedy(std::span<const int32_t> prompt, std::size_t steps) const {
+  constexpr std::size_t kBest = 5;
+  const auto vocab_size = static_cast<std::size_t>(model_.config.vocab_size);
+  Alone alone(model_, ops_, std::ssize(prompt) + static_cast<int64_t>(steps));
+  GreedyRun run;
+  std::vector<float> logits = alone.session.feed(prompt, model::LogitRows::kAll);
+  run.prompt_nll = nll_of_prompt(logits, prompt, vocab_size);
+  while (run.tokens.size() < steps) {
+    run.top.push_back(best(std::span(logits).last(vocab_size), kBest));
+    run.tokens.push_back(run.top.back().front().id);
+    if (run.tokens.size() < steps) logits = alone.session.feed(std::span(run.tokens).last(1));
+  }
+  return run;
+}
+
+std::vector<double> GoldenRunner::nll(std::span<const int32_t> tokens) const {
+  Alone alone(model_, ops_, std::ssize(tokens));
+  const std::vector<float> logits = alone.session.feed(tokens, model::LogitRows::kAll);
+  return nll_of_prompt(logits, tokens, static_cast<std::size_t>(model_.config.vocab_size));
+}
+
+}  // namespace di::golden

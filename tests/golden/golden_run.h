@@ -1,0 +1,46 @@
+// Runs the default model the way its golden files were made: one-shot prefill of a prompt, then one
+// greedy token a step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "verify/model_run.h"
+
+namespace di::golden {
+
+/// A token and its logit.
+struct Scored {
+  int32_t id = 0;
+  float logit = 0;
+};
+
+/// What a greedy run yields.
+struct GreedyRun {
+  std::vector<int32_t> tokens;           ///< chosen, the last one included
+  std::vector<std::vector<Scored>> top;  ///< the five best of every step, best first
+  std::vector<double> prompt_nll;        ///< −ln p of each prompt token but the first
+
+  /// How far ahead the token of step i was.
+  float margin(std::size_t i) const { return top[i][0].logit - top[i][1].logit; }
+};
+
+/// One sequence alone on a model, with caches and threads of its own.
+class GoldenRunner {
+ public:
+  GoldenRunner(const verify::LoadedModel& model, const ops::OpTable& ops)
+      : model_(model.model), ops_(ops) {}
+
+  /// Runs `prompt` and then `steps` tokens.
+  GreedyRun greedy(std::span<const int32_t> prompt, std::size_t steps) const;
+
+  /// −ln p of each token but the first, from one prefill.
+  std::vector<double> nll(std::span<const int32_t> tokens) const;
+
+ private:
+  const model::Model& model_;
+  const ops::OpTable& ops_;
+};
+
+}  // namespace di::golden

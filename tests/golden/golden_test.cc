@@ -1,0 +1,180 @@
+// The default model against its golden files: every greedy token with its margin, the five best
+// logits, the probability of every prompt token, perplexity, and the constants of the n-gram hash.
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "base/isa.h"
+#include "base/json.h"
+#include "base/sha256.h"
+#include "golden_run.h"
+
+namespace di::golden {
+namespace {
+
+/// Golden logits are rounded to five decimals and margins to four; the rest is what the last bits
+/// of fp32 logits may do.
+constexpr double kLogitTolerance = 1e-3;
+constexpr double kNllTolerance = 1e-4;
+
+const std::string kFolder = DI_SEEDLING;
+
+Json read_json(const std::string& name) {
+  return Json::parse(read_text_file(kFolder + "/" + name), name);
+}
+
+template <class T>
+std::vector<T> integers(const Json& list) {
+  std::vector<T> values;
+  for (const Json& value : list.as_array())
+    values.push_back(static_cast<T>(value.as_integer()));
+  return values;
+}
+
+/// The innermost integers of nested lists, in order.
+void flatten(const Json& value, std::vector<int64_t>& values) {
+  if (!value.is_array()) {
+    values.push_back(value.as_integer());
+    return;
+  }
+  for (const Json& inner : value.as_array())
+    flatten(inner, values);
+}
+
+/// work(i) for i below `count`, on all threads: the pieces are whole sequences.
+void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
+  ThreadPool pool;
+  pool.parallel_for(static_cast<int64_t>(count), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      work(static_cast<std::size_t>(i));
+  });
+}
+
+struct Backend {
+  const char* name;
+  const ops::OpTable& (*ops)();
+};
+
+const ops::OpTable& best_cpu_ops() {
+  return ops::cpu_ops(best_isa(detect_cpu()));
+}
+
+class Golden : public testing::TestWithParam<Backend> {
+ protected:
+  ThreadPool pool_;
+  const ops::OpTable& ops_ = GetParam().ops();
+  const verify::LoadedModel model_ = verify::load_for_verify(kFolder, ops_, pool_);
+  const GoldenRunner runner_{model_, ops_};
+};
+
+void expect_top5(const Json& golden, const GreedyRun& run) {
+  for (std::size_t step = 0; step < golden.as_array().size(); ++step) {
+    for (std::size_t i = 0; i < 5; ++i) {
+      const Json::Array& expected = golden.as_array()[step].as_array()[i].as_array();
+      EXPECT_EQ(run.top[step][i].id, expected[0].as_integer()) << "step " << step;
+      EXPECT_NEAR(run.top[step][i].logit, expected[1].as_number(), kLogitTolerance);
+    }
+  }
+}
+
+void expect_nll(const Json::Array& golden, const std::vector<double>& nll) {
+  ASSERT_EQ(nll.size(), golden.size());
+  for (std::size_t i = 0; i < nll.size(); ++i)
+    EXPECT_NEAR(nll[i], golden[i].as_number(), kNllTolerance) << "prompt token " << i + 1;
+}
+
+void expect_case(const Json& golden, const GreedyRun& run) {
+  SCOPED_TRACE(golden.at("prompt").as_string());
+  EXPECT_EQ(run.tokens, integers<int32_t>(golden.at("output_ids")));
+  const Json::Array& margins = golden.at("margin").as_array();
+  for (std::size_t i = 0; i < margins.size(); ++i)
+    EXPECT_NEAR(run.margin(i), margins[i].as_number(), kLogitTolerance) << "step " << i;
+  if (const Json* top5 = golden.find("top5")) expect_top5(*top5, run);
+  if (const Json* nll = golden.find("prompt_nll")) expect_nll(nll->as_array(), run.prompt_nll);
+}
+
+TEST_P(Golden, EveryGreedyTokenComesOutWithItsMargin) {
+  const Json golden = read_json("golden.json");
+  std::vector<Json> cases = golden.at("cases").as_array();
+  cases.insert(cases.begin(), golden.at("long"));  // the longest one first
+  std::vector<GreedyRun> runs(cases.size());
+  in_parallel(cases.size(), [&](std::size_t i) {
+    runs[i] = runner_.greedy(
+        integers<int32_t>(cases[i].at("prompt_ids")), cases[i].at("output_ids").as_array().size()
+    );
+  });
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    expect_case(cases[i], runs[i]);
+}
+
+TEST_P(Golden, PerplexityOfTheTwoTextsIsTheRecordedOne) {
+  const Json golden = read_json("ppl.json");
+  const Json::Array& samples = golden.at("samples").as_array();
+  std::vector<double> mean(samples.size());
+  in_parallel(samples.size(), [&](std::size_t i) {
+    const std::vector<double> nll = runner_.nll(integers<int32_t>(samples[i].at("tokens")));
+    mean[i] = std::accumulate(nll.begin(), nll.end(), 0.0) / static_cast<double>(nll.size());
+  });
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    EXPECT_NEAR(mean[i], samples[i].at("nll").as_number(), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    EveryBackend,
+    Golden,
+    testing::Values(Backend{"ref", ops::ref_ops}, Backend{"cpu", best_cpu_ops}),
+    [](const testing::TestParamInfo<Backend>& backend) { return std::string(backend.param.name); }
+);
+
+class GoldenEngram : public testing::Test {
+ protected:
+  ThreadPool pool_{1};
+  const verify::LoadedModel model_ = verify::load_for_verify(kFolder, ops::ref_ops(), pool_);
+  const model::EngramHasher& hasher_ = model_.model.engram_hasher;
+  const Json golden_ = read_json("golden.json");
+  const Json& engram_ = golden_.at("engram");
+};
+
+TEST_F(GoldenEngram, TheTokenMapHasTheRecordedDigest) {
+  std::vector<int32_t> map;
+  for (int32_t id = 0; id < model_.model.config.vocab_size; ++id)
+    map.push_back(hasher_.compress(id, /*is_image=*/false));
+  EXPECT_EQ(
+      sha256_hex(std::as_bytes(std::span(map))), engram_.at("token_map_int32le_sha256").as_string()
+  );
+}
+
+TEST_F(GoldenEngram, TheHashConstantsAreTheRecordedOnes) {
+  std::vector<int64_t> primes, multipliers;
+  for (const model::EngramHash& hash : hasher_.layers()) {
+    primes.insert(primes.end(), hash.primes.begin(), hash.primes.end());
+    multipliers.insert(multipliers.end(), hash.multipliers.begin(), hash.multipliers.end());
+  }
+  std::vector<int64_t> expected_primes, expected_multipliers;
+  flatten(engram_.at("primes"), expected_primes);
+  flatten(engram_.at("multipliers"), expected_multipliers);
+  EXPECT_EQ(primes, expected_primes);
+  EXPECT_EQ(multipliers, expected_multipliers);
+}
+
+TEST_F(GoldenEngram, TheFirstPromptLooksUpTheRecordedRows) {
+  const auto prompt = integers<int32_t>(golden_.at("cases").as_array()[0].at("prompt_ids"));
+  const auto lookups = static_cast<std::size_t>(model_.model.config.engram.rows_per_token());
+  std::vector<int32_t> newest_first;
+  std::vector<int64_t> rows;
+  for (const int32_t token : prompt) {
+    newest_first.insert(newest_first.begin(), hasher_.compress(token, /*is_image=*/false));
+    for (int64_t layer = 0; layer < std::ssize(hasher_.layers()); ++layer) {
+      rows.resize(rows.size() + lookups);
+      hasher_.rows(layer, newest_first, rows.data() + rows.size() - lookups);
+    }
+  }
+  std::vector<int64_t> expected;
+  flatten(engram_.at("rows_first_prompt"), expected);
+  EXPECT_EQ(rows, expected);
+}
+
+}  // namespace
+}  // namespace di::golden
