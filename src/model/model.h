@@ -36,7 +36,7 @@ Model load_model(
 
 /// What a pass runs with.
 struct ForwardOptions {
-  Replay replay;
+  Replay replay = {};
   bool draft_taps = false;  ///< compute main_hidden, the drafter's input
   Observer* observer = nullptr;
 };

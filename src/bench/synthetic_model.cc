@@ -1,0 +1,246 @@
+#include "bench/synthetic_model.h"
+
+#include <cstring>
+#include <random>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include "base/error.h"
+#include "base/math.h"
+#include "bench/synthetic.h"
+#include "config/known_models.h"
+#include "model/rope_tables.h"
+
+namespace di::bench {
+namespace {
+
+using ops::Weight;
+using ops::WeightFormat;
+
+ModelConfig two_layers_of(const std::string& shape) {
+  if (shape != "v4.1-flash") {
+    throw Error(
+        ErrorCode::kInvalidArgument, fmt::format("unknown shape \"{}\"; there is v4.1-flash", shape)
+    );
+  }
+  ModelConfig config = v41_flash_config();
+  config.num_hidden_layers = 2;
+  config.vocab_size = 1024;
+  config.attention.compress_ratios = {2, 2};
+  config.attention.kv_source_layer_ids = {0};
+  config.indexer.index_source_layer_ids = {0};
+  config.indexer.candidate_source_layer_id.reset();
+  config.engram = {};
+  config.draft = {};
+  config.vision.reset();
+  return config;
+}
+
+class Builder {
+ public:
+  Builder(const ops::OpTable& ops, ThreadPool& pool, SyntheticModel& result)
+      : ops_(ops), pool_(pool), result_(result) {}
+
+  Weight matrix(WeightFormat format, int64_t rows, int64_t cols) {
+    const SyntheticWeight raw = synthetic_weight(random_, format, rows, cols);
+    const int64_t bytes = packed_bytes(raw.view());
+    std::byte* memory = take(bytes);
+    pack(raw.view(), memory);
+    dense_bytes_ += bytes;
+    dense_weights_ += rows * cols;
+    return packed(raw.view(), memory);
+  }
+
+  /// `count` experts with the values of one, each in its own memory.
+  std::vector<ops::ExpertWeights> experts(int64_t count, int64_t inner, int64_t hidden) {
+    std::vector<ops::ExpertWeights> experts(static_cast<std::size_t>(count));
+    result_.expert_bytes = 0;
+    for (const auto part :
+         {&ops::ExpertWeights::w1, &ops::ExpertWeights::w3, &ops::ExpertWeights::w2}) {
+      const bool down = part == &ops::ExpertWeights::w2;
+      const SyntheticWeight raw = synthetic_weight(
+          random_, WeightFormat::kFp4, down ? hidden : inner, down ? inner : hidden
+      );
+      const int64_t bytes = packed_bytes(raw.view());
+      std::byte* memory = take(bytes * count);
+      pack(raw.view(), memory);
+      pool_.parallel_for(count - 1, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          std::memcpy(memory + (i + 1) * bytes, memory, static_cast<std::size_t>(bytes));
+        }
+      });
+      for (int64_t e = 0; e < count; ++e) {
+        experts[static_cast<std::size_t>(e)].*part = packed(raw.view(), memory + e * bytes);
+      }
+      result_.expert_bytes += bytes;
+    }
+    result_.expert_weights = 3 * inner * hidden;
+    return experts;
+  }
+
+  View<const bf16, 1> norm(int64_t width) {
+    auto* values = reinterpret_cast<bf16*>(take(width * 2));
+    std::fill_n(values, width, to_bf16(1.0f));
+    return View<const bf16, 1>(values, width);
+  }
+
+  View<const float, 1> constants(int64_t width, float value) {
+    auto* values = reinterpret_cast<float*>(take(width * 4));
+    std::fill_n(values, width, value);
+    return View<const float, 1>(values, width);
+  }
+
+  View<const bf16, 2> embedding(int64_t rows, int64_t cols) {
+    const std::vector<bf16> values = synthetic_activations(random_, rows * cols);
+    auto* memory = reinterpret_cast<bf16*>(take(rows * cols * 2));
+    std::copy(values.begin(), values.end(), memory);
+    return View<const bf16, 2>(memory, rows, cols);
+  }
+
+  int64_t dense_bytes() const { return dense_bytes_; }
+  int64_t dense_weights() const { return dense_weights_; }
+
+ private:
+  int64_t packed_bytes(const Weight& raw) const {
+    const int64_t bytes = ops_.packed_bytes(raw.format, raw.rows, raw.cols);
+    const int64_t plain = ops::data_bytes(raw.format, raw.rows, raw.cols) +
+                          ops::scale_bytes(raw.format, raw.rows, raw.cols);
+    return align_up(bytes > 0 ? bytes : plain, 64);
+  }
+
+  bool packs(const Weight& raw) const {
+    return ops_.packed_bytes(raw.format, raw.rows, raw.cols) > 0;
+  }
+
+  void pack(const Weight& raw, std::byte* memory) {
+    if (!packs(raw)) {
+      const auto data = static_cast<std::size_t>(ops::data_bytes(raw.format, raw.rows, raw.cols));
+      std::memcpy(memory, raw.data, data);
+      const auto scales =
+          static_cast<std::size_t>(ops::scale_bytes(raw.format, raw.rows, raw.cols));
+      if (scales > 0) std::memcpy(memory + data, raw.scales, scales);
+      return;
+    }
+    pool_.parallel_for(ceil_div(raw.rows, ops::kPackRows), 1, [&](int64_t begin, int64_t end) {
+      ops_.pack(raw, {begin * ops::kPackRows, std::min(raw.rows, end * ops::kPackRows)}, memory);
+    });
+  }
+
+  Weight packed(const Weight& raw, const std::byte* memory) const {
+    Weight weight = raw;
+    weight.data = memory;
+    const auto* scales =
+        reinterpret_cast<const uint8_t*>(memory) + ops::data_bytes(raw.format, raw.rows, raw.cols);
+    weight.scales = packs(raw) || raw.scales == nullptr ? nullptr : scales;
+    return weight;
+  }
+
+  std::byte* take(int64_t bytes) {
+    const auto size = static_cast<std::size_t>(align_up(bytes, 64));
+    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+      throw Error(
+          ErrorCode::kOutOfMemory,
+          fmt::format("the system refuses {} bytes for synthetic weights", size)
+      );
+    }
+    ::madvise(data, size, MADV_HUGEPAGE);
+    result_.storage.emplace_back(data, [size](void* p) { ::munmap(p, size); });
+    return static_cast<std::byte*>(data);
+  }
+
+  const ops::OpTable& ops_;
+  ThreadPool& pool_;
+  SyntheticModel& result_;
+  std::mt19937 random_{1};
+  int64_t dense_bytes_ = 0;
+  int64_t dense_weights_ = 0;
+};
+
+model::SiteWeights site(Builder& builder, const ModelConfig& config) {
+  const int64_t mixes = config.hc.mix_size();
+  return {
+      builder.matrix(WeightFormat::kF32, mixes, config.hc.hc_mult * config.hidden_size),
+      builder.constants(mixes, 0.0f),
+      builder.constants(3, 1.0f)};
+}
+
+model::AttentionWeights attention(Builder& builder, const ModelConfig& config) {
+  const AttentionConfig& a = config.attention;
+  model::AttentionWeights weights;
+  weights.wq_a = builder.matrix(WeightFormat::kFp8, a.q_lora_rank, config.hidden_size);
+  weights.wq_b = builder.matrix(WeightFormat::kFp8, a.query_size(), a.q_lora_rank);
+  weights.wkv = builder.matrix(WeightFormat::kFp8, a.head_dim, config.hidden_size);
+  weights.wo_a = builder.matrix(WeightFormat::kFp8, a.output_size(), a.group_input_size());
+  weights.wo_b = builder.matrix(WeightFormat::kFp8, config.hidden_size, a.output_size());
+  weights.q_norm = builder.norm(a.q_lora_rank);
+  weights.kv_norm = builder.norm(a.head_dim);
+  weights.attn_sink = builder.constants(a.num_attention_heads, 0.0f);
+  return weights;
+}
+
+model::CompressorWeights compressor(Builder& builder, const ModelConfig& config) {
+  const int64_t dim = config.attention.head_dim;
+  model::CompressorWeights weights;
+  weights.wkv = builder.matrix(WeightFormat::kBf16, dim, config.hidden_size);
+  weights.wgate = builder.matrix(WeightFormat::kBf16, dim, config.hidden_size);
+  weights.norm = builder.norm(dim);
+  weights.wk = builder.matrix(WeightFormat::kBf16, config.indexer.index_head_dim, dim);
+  weights.k_norm = builder.norm(config.indexer.index_head_dim);
+  return weights;
+}
+
+model::IndexerWeights indexer(Builder& builder, const ModelConfig& config) {
+  return {
+      builder.matrix(WeightFormat::kFp8, config.indexer.query_size(), config.attention.q_lora_rank),
+      builder.matrix(WeightFormat::kBf16, config.indexer.index_n_heads, config.hidden_size)};
+}
+
+model::MoeWeights moe(Builder& builder, const ModelConfig& config) {
+  const int64_t inner = config.moe.moe_intermediate_size;
+  const int64_t hidden = config.hidden_size;
+  model::MoeWeights weights;
+  weights.gate = builder.matrix(WeightFormat::kBf16, config.moe.n_routed_experts, hidden);
+  weights.bias = builder.constants(config.moe.n_routed_experts, 0.0f);
+  weights.experts = builder.experts(config.moe.n_routed_experts, inner, hidden);
+  weights.shared_experts.w1 = builder.matrix(WeightFormat::kFp8, inner, hidden);
+  weights.shared_experts.w3 = builder.matrix(WeightFormat::kFp8, inner, hidden);
+  weights.shared_experts.w2 = builder.matrix(WeightFormat::kFp8, hidden, inner);
+  return weights;
+}
+
+}  // namespace
+
+SyntheticModel synthetic_model(
+    const std::string& shape, const ops::OpTable& ops, ThreadPool& pool
+) {
+  SyntheticModel result;
+  const ModelConfig config = two_layers_of(shape);
+  model::Model& model = result.model;
+  model.config = config;
+  model.roles = layer_roles(config);
+  const AttentionConfig& a = config.attention;
+  model.base_frequencies = model::base_frequencies(a.rope_theta, a.qk_rope_head_dim);
+  model.yarn_frequencies =
+      model::yarn_frequencies(a.compress_rope_theta, a.qk_rope_head_dim, a.rope_scaling);
+
+  Builder builder(ops, pool, result);
+  for (const LayerRole& role : model.roles) {
+    model::LayerWeights& layer = model.weights.layers.emplace_back();
+    layer.hc_attn = site(builder, config);
+    layer.attn_norm = builder.norm(config.hidden_size);
+    layer.attn = attention(builder, config);
+    if (role.is_kv_source) layer.compressor = compressor(builder, config);
+    if (role.is_index_source) layer.indexer = indexer(builder, config);
+    layer.hc_ffn = site(builder, config);
+    layer.ffn_norm = builder.norm(config.hidden_size);
+    layer.ffn = moe(builder, config);
+  }
+  result.dense_bytes_per_layer = builder.dense_bytes() / config.num_hidden_layers;
+  result.dense_weights_per_layer = builder.dense_weights() / config.num_hidden_layers;
+  model.weights.embed = builder.embedding(config.vocab_size, config.hidden_size);
+  return result;
+}
+
+}  // namespace di::bench
