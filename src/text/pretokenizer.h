@@ -21,14 +21,11 @@ class Pretokenizer {
       const;
 
  private:
-  void split_from(
-      std::size_t stage,
-      std::string_view text,
-      Regex::Scratch& scratch,
-      std::vector<std::string_view>& words
-  ) const;
-
+  // Text without characters newer than the library's tables is the rule, and the classes that
+  // hold them are slow, so every pattern is there in both readings.
   std::vector<Regex> stages_;
+  std::vector<Regex> newer_stages_;
+  Regex newer_character_;
 };
 
 }  // namespace di::text

@@ -9,7 +9,6 @@
 #include <pcre2.h>
 
 #include "base/error.h"
-#include "text/regex_dialect.h"
 
 namespace di::text {
 namespace {
@@ -34,8 +33,9 @@ Regex::Scratch::~Scratch() {
   pcre2_match_data_free(static_cast<pcre2_match_data*>(match_data_));
 }
 
-Regex::Regex(const std::string& pattern, std::string_view where) : pattern_(pattern) {
-  const std::string exact = pcre2_pattern(pattern);
+Regex::Regex(const std::string& pattern, Categories categories, std::string_view where)
+    : pattern_(pattern) {
+  const std::string exact = pcre2_pattern(pattern, categories);
   int error = 0;
   PCRE2_SIZE offset = 0;
   pcre2_code* code = pcre2_compile(

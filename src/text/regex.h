@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "text/regex_dialect.h"
+
 namespace di::text {
 
 /// A half-open range of bytes.
@@ -35,8 +37,8 @@ class Regex {
     void* match_data_;
   };
 
-  /// Compiles `pattern`. Throws Error{kInvalidFile} with `where`, the place and the reason.
-  Regex(const std::string& pattern, std::string_view where);
+  /// Compiles `pattern`. Throws Error{kInvalidFile} with `where`, the pattern and the reason.
+  Regex(const std::string& pattern, Categories categories, std::string_view where);
 
   /// The first match in `text` (valid UTF-8) that starts at byte `from` or later. Throws
   /// Error{kInvalidFile} when the pattern backtracks beyond the limit on this text.

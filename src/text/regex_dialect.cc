@@ -23,12 +23,13 @@ struct EscapedClass {
 
 /// The class that the escape at the start of `text` (a backslash) names; length 0 when it is none
 /// that has to be rewritten.
-EscapedClass escaped_class(std::string_view text) {
+EscapedClass escaped_class(std::string_view text, Categories categories) {
   const std::string_view name = text.substr(0, 2);
   if (name == "\\s" || name == "\\S") return {std::string(kWhiteSpace), name == "\\S", 2};
   if ((name != "\\p" && name != "\\P") || text.size() < 5 || text[2] != '{' || text[4] != '}') {
     return {};
   }
+  if (categories == Categories::kLibrary) return {};
   for (const CategoryAddition& addition : kUnicode16Additions) {
     if (addition.category != text[3]) continue;
     return {fmt::format("\\p{{{}}}{}", text[3], addition.ranges), name == "\\P", 5};
@@ -38,12 +39,14 @@ EscapedClass escaped_class(std::string_view text) {
 
 }  // namespace
 
-std::string pcre2_pattern(const std::string& pattern) {
+std::string pcre2_pattern(const std::string& pattern, Categories categories) {
   std::string out;
   bool in_set = false;
   for (std::size_t i = 0; i < pattern.size();) {
-    const EscapedClass escaped =
-        pattern[i] == '\\' ? escaped_class(std::string_view(pattern).substr(i)) : EscapedClass{};
+    EscapedClass escaped;
+    if (pattern[i] == '\\') {
+      escaped = escaped_class(std::string_view(pattern).substr(i), categories);
+    }
     if (escaped.length > 0 && !(in_set && escaped.negated)) {
       out += in_set ? escaped.members
                     : fmt::format("[{}{}]", escaped.negated ? "^" : "", escaped.members);
@@ -58,6 +61,14 @@ std::string pcre2_pattern(const std::string& pattern) {
     }
   }
   return out;
+}
+
+std::string newer_character_pattern() {
+  std::string members;
+  for (const CategoryAddition& addition : kUnicode16Additions) {
+    members += addition.ranges;
+  }
+  return fmt::format("[{}]", members);
 }
 
 }  // namespace di::text
