@@ -68,7 +68,9 @@ void add_ops(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
   CLI::App* command = bench.add_subcommand("ops", "Every op at the real model's sizes");
   add_machine_options(*command, *options);
   command->add_option("--only", options->only, "One benchmark by name");
-  command->add_option("--rows", options->rows, "Row counts, separated by commas")->delimiter(',');
+  command->add_option("--rows", options->rows, "Row counts, separated by commas")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->callback([options] {
     bench::OpsBenchOptions request{
         .isa = isa_of(*options), .threads = options->threads, .only = options->only};
@@ -86,7 +88,8 @@ void add_layer(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
       ->check(CLI::IsMember({"v4.1-flash"}))
       ->capture_default_str();
   command->add_option("--rows", options->rows, "New rows of one sequence, separated by commas")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("--context", options->context, "Tokens in the cache before them")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

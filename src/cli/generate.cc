@@ -31,9 +31,17 @@ struct Prompt {
 };
 
 std::string prompt_text(const GenerateOptions& options) {
-  if (!options.file.empty()) return read_text_file(options.file);
-  if (options.prompt.empty() || options.prompt == "-") return read_standard_input();
-  return options.prompt;
+  const bool from_stdin = options.prompt.empty() || options.prompt == "-";
+  const std::string text = !options.file.empty() ? read_text_file(options.file)
+                           : from_stdin          ? read_standard_input()
+                                                 : options.prompt;
+  if (text.empty()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "the prompt is empty; give one as an argument, with --file, or on standard input"
+    );
+  }
+  return text;
 }
 
 text::Conversation conversation_of(const GenerateOptions& options) {

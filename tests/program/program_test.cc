@@ -1,0 +1,167 @@
+// The program as a user meets it: exit codes, last lines, JSON, refusals.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include "base/json.h"
+
+namespace di {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kModel = std::string(" --model ") + DI_SEEDLING;
+
+struct Outcome {
+  int exit_code = 0;
+  std::string output;  ///< standard output
+  std::string errors;  ///< standard error
+};
+
+std::string read_all(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Runs `deepinfer arguments`; shell syntax such as pipes may stand before the program.
+Outcome run(const std::string& arguments, const std::string& before = "") {
+  const fs::path errors =
+      fs::temp_directory_path() / ("deepinfer_program_test_" + std::to_string(getpid()));
+  const std::string command = before + DI_PROGRAM + " " + arguments + " 2>" + errors.string();
+  Outcome outcome;
+  std::FILE* pipe = popen(command.c_str(), "r");
+  char buffer[4096];
+  for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;) {
+    outcome.output.append(buffer, n);
+  }
+  const int status = pclose(pipe);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  outcome.errors = read_all(errors);
+  fs::remove(errors);
+  return outcome;
+}
+
+TEST(Program, AnswersThePromptOfTheReadme) {
+  const Outcome outcome = run("generate --temperature 0 \"What is gravity?\"" + kModel);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.errors;
+  EXPECT_TRUE(outcome.output.starts_with("Gravity is a fundamental force of nature"))
+      << outcome.output;
+  EXPECT_NE(outcome.errors.find("stopped: eos"), std::string::npos);
+  EXPECT_EQ(outcome.output.find('\x1b'), std::string::npos) << "colours belong to a terminal";
+}
+
+TEST(Program, PrintsOneJsonObjectWhenAsked) {
+  const Outcome outcome = run("generate --json --temperature 0 \"What is 7 + 5?\"" + kModel);
+  const Json json = Json::parse(outcome.output, "output");
+  EXPECT_EQ(json.at("text").as_string(), "7 + 5 = 12.");
+  EXPECT_EQ(json.at("stop_reason").as_string(), "eos");
+  EXPECT_EQ(json.at("completion_tokens").as_integer(), std::ssize(json.at("ids").as_array()));
+}
+
+TEST(Program, GivesTheSameTextForTheSameSeedWhateverTheChunk) {
+  const std::string prompt = "generate --seed 5 -n 24 \"Tell me a story.\"" + kModel;
+  const Outcome whole = run(prompt);
+  EXPECT_EQ(whole.output, run(prompt + " --chunk 1 --threads 1").output);
+  EXPECT_EQ(whole.output, run(prompt + " --chunk 3 --threads 2").output);
+  EXPECT_NE(whole.output, run("generate --seed 6 -n 24 \"Tell me a story.\"" + kModel).output);
+}
+
+TEST(Program, ReadsThePromptFromStandardInput) {
+  const Outcome outcome = run("generate --temperature 0" + kModel, "printf 'What is 7 + 5?' | ");
+  EXPECT_EQ(outcome.output, "7 + 5 = 12.\n");
+}
+
+TEST(Program, EndsAnAnswerBeforeAStopString) {
+  const Outcome outcome =
+      run("generate --temperature 0 --stop fundamental \"What is gravity?\"" + kModel);
+  EXPECT_EQ(outcome.output, "Gravity is a \n");
+  EXPECT_NE(outcome.errors.find("stopped: stop_string"), std::string::npos);
+}
+
+TEST(Program, KeepsAConversationGoing) {
+  const Outcome outcome =
+      run("chat --temperature 0" + kModel, "printf 'Hello!\\nWhat is 7 + 5?\\n/exit\\n' | ");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_NE(outcome.output.find("Hello! How can I help you today?"), std::string::npos)
+      << outcome.output;
+}
+
+TEST(Program, TokenizesAndBack) {
+  const Outcome ids = run("tokenize \"What is gravity?\"" + kModel);
+  EXPECT_EQ(ids.output, "848 347 1479 88 511 33\n");
+  EXPECT_EQ(run("detokenize \"848 347 1479 88 511 33\"" + kModel).output, "What is gravity?\n");
+}
+
+TEST(Program, EvaluatesAText) {
+  const Json golden = Json::parse(read_all(fs::path(DI_SEEDLING) / "ppl.json"), "ppl.json");
+  const Json& sample = golden.at("samples").as_array()[0];
+  const fs::path file = fs::temp_directory_path() / ("deepinfer_ppl_" + std::to_string(getpid()));
+  std::ofstream(file) << sample.at("text").as_string();
+  const Outcome outcome = run("eval ppl --json " + file.string() + kModel);
+  fs::remove(file);
+  const Json result = Json::parse(outcome.output, "output");
+  EXPECT_NEAR(result.at("nats_per_token").as_number(), sample.at("nll").as_number(), 1e-4);
+}
+
+TEST(Program, RefusesWhatCannotRun) {
+  const Outcome missing = run("generate --model /nowhere hello");
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_NE(missing.errors.find("/nowhere"), std::string::npos) << missing.errors;
+  const Outcome huge = run("generate --context 100000000 hello" + kModel);
+  EXPECT_EQ(huge.exit_code, 2);
+  EXPECT_NE(huge.errors.find("max_position_embeddings"), std::string::npos) << huge.errors;
+}
+
+TEST(Program, ExplainsItself) {
+  EXPECT_EQ(run("--help").exit_code, 0);
+  for (const char* command :
+       {"generate",
+        "chat",
+        "inspect",
+        "verify",
+        "tokenize",
+        "detokenize",
+        "render",
+        "bench",
+        "eval"}) {
+    const Outcome outcome = run(std::string(command) + " --help");
+    EXPECT_EQ(outcome.exit_code, 0) << command;
+    EXPECT_GT(outcome.output.size(), 100u) << command;
+  }
+  EXPECT_EQ(run("no-such-command").exit_code, 2);
+  EXPECT_EQ(run("generate --temperature -1 hello" + kModel).exit_code, 2);
+}
+
+TEST(Program, InspectsModelAndMachine) {
+  const Json json = Json::parse(run("inspect --json" + kModel).output, "output");
+  EXPECT_EQ(json.at("configuration").at("num_hidden_layers").as_integer(), 10);
+  EXPECT_GT(json.at("machine").at("read_gbps").as_number(), 0);
+  EXPECT_GT(json.at("memory").at("total").as_integer(), 0);
+}
+
+TEST(Program, ReportsAFailedCaseByItsExitCode) {
+  const fs::path folder =
+      fs::temp_directory_path() / ("deepinfer_verify_" + std::to_string(getpid()));
+  fs::create_directories(folder / "ops");
+  fs::copy(std::string(DI_TESTDATA) + "/model/ops/scalar.safetensors", folder / "ops");
+  const Outcome good = run("verify " + folder.string());
+  EXPECT_EQ(good.exit_code, 0);
+  EXPECT_TRUE(good.output.ends_with("1 passed, 0 failed, 0 skipped\n")) << good.output;
+  std::fstream broken(
+      folder / "ops/scalar.safetensors", std::ios::in | std::ios::out | std::ios::binary
+  );
+  broken.seekp(-40, std::ios::end);
+  broken.write("\x12\x34\x56\x78", 4);
+  broken.close();
+  const Outcome bad = run("verify " + folder.string());
+  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_TRUE(bad.output.ends_with("0 passed, 1 failed, 0 skipped\n")) << bad.output;
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace di
