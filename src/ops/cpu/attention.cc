@@ -110,6 +110,16 @@ class Round {
     return std::min(wanted, groups_);
   }
 
+  /// The pieces of a pass that cuts every row into `row_pieces`. When the rows suffice, a thread
+  /// takes half of one at a time, so that the row's queries or probabilities stay in its cache.
+  Pieces pieces(int64_t row_pieces, int64_t scratch_bytes) const {
+    const bool enough = rows_ >= 2 * exec_.pool.num_threads();
+    return {
+        .count = rows_ * row_pieces,
+        .grain = enough ? std::max<int64_t>(1, ceil_div(row_pieces, 2)) : 1,
+        .scratch_bytes = scratch_bytes};
+  }
+
   /// Decodes channels of a block's entries into `values`.
   EntryTile decode(int64_t row, int64_t block, Channels channels, double* values) const {
     const RowList& entries = list(row);
@@ -150,7 +160,7 @@ class Round {
            .logits = &logits_(row, block, group, 0)}
       );
     };
-    for_each_with_scratch(exec_, rows_ * blocks_ * parts, bytes, piece);
+    for_each_with_scratch(exec_, pieces(blocks_ * parts, bytes), piece);
   }
 
   /// Probabilities, decays and denominators, a piece for each row and head group.
@@ -201,7 +211,7 @@ class Round {
           reinterpret_cast<float*>(scratch + tile_bytes)
       );
     };
-    for_each_with_scratch(exec_, rows_ * slices * parts, tile_bytes + sum_bytes, piece);
+    for_each_with_scratch(exec_, pieces(slices * parts, tile_bytes + sum_bytes), piece);
   }
 
   void mix_slice(int64_t row, Channels channels, RowRange groups, double* values, float* sums) {

@@ -129,7 +129,9 @@ class Round {
         score_tile(run, at, tile);
     };
     const int64_t pieces = runs_.back().first_piece + runs_.back().pieces();
-    for_each_with_scratch(exec_, pieces, code_bytes + shift_bytes + unit_bytes, piece);
+    for_each_with_scratch(
+        exec_, {.count = pieces, .scratch_bytes = code_bytes + shift_bytes + unit_bytes}, piece
+    );
   }
 
   /// Entries `at` ... at + 63 of a run for all its rows; places behind the last repeat it.
