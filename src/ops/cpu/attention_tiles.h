@@ -199,7 +199,7 @@ inline void finish(const float* sums, const float* denominator, int64_t channels
   }
 }
 
-constexpr AttentionKernels kAttention = {
+inline constexpr AttentionKernels kAttention = {
     .decode_fp8 = decode_fp8,
     .decode_fp4 = decode_fp4,
     .score = score,

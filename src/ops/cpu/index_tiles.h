@@ -228,7 +228,7 @@ inline void score_tile(
     score_keys<kVectors>(tile, query, heads, dim, key, scores);
 }
 
-constexpr IndexKernels kIndex = {.pack = pack_keys, .score = score_tile};
+inline constexpr IndexKernels kIndex = {.pack = pack_keys, .score = score_tile};
 
 }  // namespace
 }  // namespace di::ops::cpu

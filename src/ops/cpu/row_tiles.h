@@ -11,7 +11,7 @@ namespace {
 
 using Doubles = Lanes::Doubles;
 using Floats = Lanes::Floats;
-constexpr int kLanes = Lanes::kCount;
+inline constexpr int kLanes = Lanes::kCount;
 
 inline void store_rounded(uint16_t* p, Floats x) {
   Lanes::store_bf16(p, Lanes::round_bf16(x));
@@ -246,7 +246,7 @@ inline void dequantize_fp8(
   }
 }
 
-constexpr RowKernels kRows = {
+inline constexpr RowKernels kRows = {
     .sum_of_squares = sum_of_squares,
     .apply_norm = apply_norm,
     .gate_dot = gate_dot,
