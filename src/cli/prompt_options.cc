@@ -53,9 +53,9 @@ void add_prompt_options(CLI::App& command, PromptOptions& options) {
   command.add_option("-n,--max-tokens", options.max_tokens, "Longest answer, in tokens")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command.add_option("--stop", options.stop, "End the answer before this text
-      ->allow_extra_args(false); may be repeated")
-      ->type_name("TEXT");
+  command.add_option("--stop", options.stop, "End the answer before this text; may be repeated")
+      ->type_name("TEXT")
+      ->allow_extra_args(false);
 }
 
 void set_thinking(text::Conversation& conversation, const std::string& thinking) {
