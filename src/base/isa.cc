@@ -91,6 +91,14 @@ Isa best_isa(const CpuFeatures& f) {
   return f.amx_int8 ? Isa::kAmx : Isa::kVnni;
 }
 
+std::vector<Isa> usable_isas(const CpuFeatures& f) {
+  std::vector<Isa> usable;
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kVnni, Isa::kAmx}) {
+    if (f.avx2_fma && isa <= best_isa(f)) usable.push_back(isa);
+  }
+  return usable;
+}
+
 const char* name_of(Isa isa) {
   switch (isa) {
     case Isa::kAvx2: return "avx2";

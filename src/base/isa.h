@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace di {
 
@@ -29,6 +30,9 @@ CpuFeatures detect_cpu();
 
 /// The best path for these features. Throws Error{kUnsupported} when not even AVX2 is there.
 Isa best_isa(const CpuFeatures& features);
+
+/// Every path that these features allow, the slowest first; none when not even AVX2 is there.
+std::vector<Isa> usable_isas(const CpuFeatures& features);
 
 /// "avx2", "avx512", "vnni" or "amx".
 const char* name_of(Isa isa);

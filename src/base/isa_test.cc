@@ -33,6 +33,13 @@ TEST(Isa, TheBestPathNeedsAllOfItsFeatures) {
   EXPECT_EQ(best_isa(without_bf16), Isa::kAvx512);
 }
 
+TEST(Isa, UsablePathsEndWithTheBest) {
+  EXPECT_TRUE(usable_isas(features_up_to(0)).empty());
+  EXPECT_EQ(usable_isas(features_up_to(1)), std::vector{Isa::kAvx2});
+  EXPECT_EQ(usable_isas(features_up_to(3)), (std::vector{Isa::kAvx2, Isa::kAvx512, Isa::kVnni}));
+  EXPECT_EQ(usable_isas(features_up_to(4)).back(), Isa::kAmx);
+}
+
 TEST(Isa, ThisProcessorHasAName) {
   EXPECT_FALSE(detect_cpu().model.empty());
 }

@@ -21,10 +21,8 @@ struct Backend {
 /// ref, and cpu for every instruction set of this processor.
 inline std::vector<Backend> backends() {
   std::vector<Backend> all = {{"ref", &ops::ref_ops()}};
-  const Isa best = best_isa(detect_cpu());
-  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kVnni, Isa::kAmx}) {
-    if (isa <= best) all.push_back({name_of(isa), &ops::cpu_ops(isa)});
-  }
+  for (const Isa isa : usable_isas(detect_cpu()))
+    all.push_back({name_of(isa), &ops::cpu_ops(isa)});
   return all;
 }
 

@@ -24,16 +24,6 @@ void expect_all_passed(const std::vector<CaseReport>& reports) {
   }
 }
 
-/// The instruction sets that this processor offers.
-std::vector<Isa> isas() {
-  const Isa best = best_isa(detect_cpu());
-  std::vector<Isa> all;
-  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kVnni, Isa::kAmx}) {
-    if (isa <= best) all.push_back(isa);
-  }
-  return all;
-}
-
 TEST(ModelCases, RefReproducesEveryCaseBitForBit) {
   ThreadPool pool(1);
   expect_all_passed(verify_model_cases({kModel, kModel + "/tiny", true}, ops::ref_ops(), pool));
@@ -67,7 +57,7 @@ TEST_P(CpuCases, ReproduceEveryOperatorFile) {
 INSTANTIATE_TEST_SUITE_P(
     EveryIsa,
     CpuCases,
-    testing::ValuesIn(isas()),
+    testing::ValuesIn(usable_isas(detect_cpu())),
     [](const testing::TestParamInfo<Isa>& isa) { return std::string(name_of(isa.param)); }
 );
 

@@ -14,12 +14,7 @@ namespace di::ops::cpu::testing {
 
 /// The instruction sets that this processor offers.
 inline std::vector<Isa> isas() {
-  const Isa best = best_isa(detect_cpu());
-  std::vector<Isa> all;
-  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kVnni, Isa::kAmx}) {
-    if (isa <= best) all.push_back(isa);
-  }
-  return all;
+  return usable_isas(detect_cpu());
 }
 
 template <class T>
