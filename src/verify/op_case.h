@@ -40,7 +40,7 @@ class OpCase {
   /// Any fp32 matrix [rows, cols], in the form that the backend wants.
   ops::Weight weight(const std::vector<float>& values, int64_t rows, int64_t cols);
 
-  /// Compares a result with the tensor `name` of the file.
+  /// Compares a result with the tensor `name` of the file, when the file holds it.
   void check(const std::string& name, std::span<const float> ours);
   void check(const std::string& name, std::span<const bf16> ours);
   void check(const std::string& name, std::span<const uint8_t> ours);
