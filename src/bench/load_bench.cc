@@ -18,6 +18,7 @@
 #include "checkpoint/inventory.h"
 #include "checkpoint/loader.h"
 #include "config/known_models.h"
+#include "ops/ops.h"
 
 namespace di::bench {
 namespace {
@@ -143,6 +144,38 @@ Json bench_load(const std::string& folder, int64_t bytes, ThreadPool& pool) {
   const double read = seconds_of_read(path, memory.data(), bytes, pool);
   const double load = seconds_of_load(path, memory.data(), pool);
   return result("load", load, 1, bytes, read / load);
+}
+
+Json bench_pack(
+    const std::string& folder, int64_t bytes, const ops::OpTable& table, ThreadPool& pool
+) {
+  constexpr int64_t kCols = 5120;
+  const ScratchFolder scratch(folder);
+  const std::string path = scratch.file("weights");
+  const std::vector<std::byte> pattern(static_cast<std::size_t>(bytes), std::byte{0x5a});
+  write_file(
+      path, {reinterpret_cast<const char*>(pattern.data()), static_cast<std::size_t>(bytes)}, bytes
+  );
+  const int64_t rows = bytes / (kCols / 2) / ops::kPackRows * ops::kPackRows;
+  const std::vector<uint8_t> scales(static_cast<std::size_t>(rows * kCols / 32), 127);
+  std::vector<std::byte> memory(
+      static_cast<std::size_t>(table.packed_bytes(ops::WeightFormat::kFp4, rows, kCols))
+  );
+  const double read = seconds_of_read(path, memory.data(), bytes, pool);
+  const double load =
+      time_calls({}, [&] {
+        const MappedFile file = MappedFile::open(path);
+        const ops::Weight raw{
+            ops::WeightFormat::kFp4, rows, kCols, file.bytes().data(), scales.data()};
+        checkpoint::LoadJob job;
+        job.sources.push_back(file.bytes());
+        job.num_units = rows / ops::kPackRows;
+        job.convert = [&](int64_t begin, int64_t end) {
+          table.pack(raw, {begin * ops::kPackRows, end * ops::kPackRows}, memory.data());
+        };
+        checkpoint::run_load_jobs({job}, pool);
+      }).best_s;
+  return result("load_pack", load, rows, bytes, read / load);
 }
 
 Json bench_open(const std::string& folder, ThreadPool& pool) {

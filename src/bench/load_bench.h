@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/thread_pool.h"
+#include "ops/ops.h"
 
 namespace di::bench {
 
@@ -15,6 +16,12 @@ namespace di::bench {
 /// gbps, gflops and share, which is the engine's rate over that of read(2). Needs 2 × `bytes` of
 /// memory and `bytes` of space in `folder`. Throws Error{kIo}.
 Json bench_load(const std::string& folder, int64_t bytes, ThreadPool& pool);
+
+/// bench_load, but each byte goes through the packing of FP4 matrices of the release's width into
+/// the layout of `table`, which must be one that packs.
+Json bench_pack(
+    const std::string& folder, int64_t bytes, const ops::OpTable& table, ThreadPool& pool
+);
 
 /// Opens a folder that holds every tensor of the release as a hole in a sparse file. Fields as
 /// above; `rows` is the number of tensors, `share` 0. Needs 20 MB in `folder`, on a file system

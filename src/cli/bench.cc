@@ -60,6 +60,9 @@ void add_memory(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
     bench::bench_memory({.isa = isa_of(*options), .max_threads = options->threads}, print_line);
     ThreadPool pool(options->threads);
     print_line(bench::bench_load(options->scratch_dir, kLoadBytes, pool));
+    print_line(
+        bench::bench_pack(options->scratch_dir, kLoadBytes, ops::cpu_ops(isa_of(*options)), pool)
+    );
     print_line(bench::bench_open(options->scratch_dir, pool));
   });
 }
