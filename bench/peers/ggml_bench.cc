@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include <sys/mman.h>
+
 extern "C" {
 void ggml_cpu_init(void);
 void ggml_gemv_mxfp4_8x8_q8_0(
@@ -102,12 +104,12 @@ void multiply(const uint8_t* matrix, const uint8_t* x, float* y, int rows, int f
   }
 }
 
-double read_gbps(Team& team, int threads, const std::vector<uint8_t>& memory) {
+double read_gbps(Team& team, int threads, const uint8_t* memory, size_t bytes) {
   static volatile uint64_t sink;
-  const size_t words = memory.size() / 8 / size_t(threads);
+  const size_t words = bytes / 8 / size_t(threads);
   const double seconds = best_of([&] {
     team.run([&](int t) {
-      const auto* at = reinterpret_cast<const uint64_t*>(memory.data()) + size_t(t) * words;
+      const auto* at = reinterpret_cast<const uint64_t*>(memory) + size_t(t) * words;
       uint64_t sums[8] = {};
       for (size_t i = 0; i + 8 <= words; i += 8) {
         for (size_t j = 0; j < 8; ++j)
@@ -129,11 +131,15 @@ int main(int argc, char** argv) {
   const int threads = std::atoi(argv[2]);
   ggml_cpu_init();
   std::mt19937 random(1);
-  std::vector<uint8_t> weights(kMatrixBytes * kCopies);
-  for (size_t i = 0; i < weights.size(); ++i)
+  const size_t bytes = kMatrixBytes * kCopies;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 1;
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  auto* weights = static_cast<uint8_t*>(memory);
+  for (size_t i = 0; i < bytes; ++i)
     weights[i] = i % kWeightBlock < 8 ? 120 : uint8_t(random());
   Team team(threads);
-  const double limit = read_gbps(team, threads, weights);
+  const double limit = read_gbps(team, threads, weights, bytes);
   for (int i = 3; i < argc; ++i) {
     const int rows = std::atoi(argv[i]);
     std::vector<uint8_t> x(size_t(rows) * kBlocks * kActivationBlock, 0x3c);
@@ -143,7 +149,7 @@ int main(int argc, char** argv) {
     const double seconds =
         best_of([&] {
           for (int c = 0; c < calls; ++c) {
-            const uint8_t* matrix = weights.data() + size_t(next++ % kCopies) * kMatrixBytes;
+            const uint8_t* matrix = weights + size_t(next++ % kCopies) * kMatrixBytes;
             team.run([&](int t) {
               const int groups = kN / 8;
               multiply(

@@ -4,9 +4,10 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 
 #include <immintrin.h>
+
+#include "bench/big_memory.h"
 
 namespace di::bench {
 namespace {
@@ -62,12 +63,12 @@ uint64_t read_all(const uint64_t* words, int64_t count) {
 double measure_read(ThreadPool& pool, int64_t bytes, const Patience& patience) {
   constexpr int64_t kPiece = int64_t{1} << 20;
   const int64_t pieces = std::max<int64_t>(1, bytes / kPiece);
-  const auto memory =
-      std::make_unique_for_overwrite<uint64_t[]>(static_cast<std::size_t>(pieces * kPiece / 8));
+  const BigMemory memory(pieces * kPiece);
+  const auto* words = reinterpret_cast<const uint64_t*>(memory.data());
   std::atomic<uint64_t> sink{0};
   pool.parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
     std::memset(
-        memory.get() + begin * kPiece / 8, 1, static_cast<std::size_t>((end - begin) * kPiece)
+        memory.data() + begin * kPiece, 1, static_cast<std::size_t>((end - begin) * kPiece)
     );
   });
   // A turn is the next sixteenth of the memory, so that the caches have forgotten it by then.
@@ -76,7 +77,7 @@ double measure_read(ThreadPool& pool, int64_t bytes, const Patience& patience) {
   const Times times = time_calls(patience, [&] {
     pool.parallel_for(turn, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
-        sink ^= read_all(memory.get() + (at + i) % pieces * kPiece / 8, kPiece / 8);
+        sink ^= read_all(words + (at + i) % pieces * kPiece / 8, kPiece / 8);
     });
     at += turn;
   });

@@ -99,11 +99,10 @@ PackedCopies::PackedCopies(const ops::OpTable& table, const SyntheticWeight& wei
     : shape_(weight.view()),
       count_(copies),
       bytes_(align_up(table.packed_bytes(weight.format, weight.rows, weight.cols), kAlignment)),
-      memory_(static_cast<std::size_t>(copies * bytes_ + kAlignment)) {
-  const auto address = reinterpret_cast<uintptr_t>(memory_.data());
-  shape_.data = memory_.data() + (kAlignment - address % kAlignment) % kAlignment;
+      memory_(copies * bytes_) {
+  shape_.data = memory_.data();
   shape_.scales = nullptr;
-  auto* first = const_cast<std::byte*>(shape_.data);
+  std::byte* first = memory_.data();
   table.pack(weight.view(), {0, weight.rows}, first);
   for (int64_t i = 1; i < copies; ++i)
     std::memcpy(first + i * bytes_, first, static_cast<std::size_t>(bytes_));

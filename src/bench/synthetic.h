@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "bench/big_memory.h"
 #include "ops/ops.h"
 
 namespace di::bench {
@@ -44,7 +45,7 @@ class PackedCopies {
   ops::Weight shape_;
   int64_t count_;
   int64_t bytes_;
-  std::vector<std::byte> memory_;
+  BigMemory memory_;
 };
 
 }  // namespace di::bench

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/prefetch.h"
 
 namespace di::ops::cpu {
 namespace {
@@ -31,6 +32,7 @@ inline double power_of_two(int exponent) {
 
 template <class V>
 struct Bf16Source {
+  static constexpr int kGroupBytes = 128;  // of four columns
   explicit Bf16Source(const TileArgs& args) : tile(args.tile) {}
   void start_block(int64_t) {}
   template <int j>
@@ -45,6 +47,7 @@ struct Bf16Source {
 
 template <class V>
 struct F32Source {
+  static constexpr int kGroupBytes = 256;  // of four columns
   explicit F32Source(const TileArgs& args) : tile(args.tile) {}
   void start_block(int64_t) {}
   template <int j>
@@ -61,6 +64,7 @@ struct F32Source {
 /// leave the normal doubles.
 template <class V>
 struct Fp8Source {
+  static constexpr int kGroupBytes = 64;  // of four columns
   static constexpr int kDown = 300;
 
   explicit Fp8Source(const TileArgs& args)
@@ -118,6 +122,9 @@ struct DoubleTile {
     for (int64_t block = 0; block < (args.cols + 31) / 32; ++block) {
       source.start_block(block);
       for (int64_t group = block * 8; group < block * 8 + 8; ++group) {
+        if constexpr (kRows <= 2) {
+          read_ahead(args.tile + group * Source<V>::kGroupBytes, Source<V>::kGroupBytes);
+        }
         column<0>(args, source, row, group, lane);
         column<1>(args, source, row, group, lane);
         column<2>(args, source, row, group, lane);

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/prefetch.h"
 
 namespace di::ops::cpu {
 namespace {
@@ -89,6 +90,7 @@ struct Fp4OneRow {
     const uint8_t* scales = fp4_scales(args);
     for (int64_t b = 0; b < args.cols / 32; ++b) {
       const std::byte* codes = args.tile + b * kBlockCodeBytes;
+      read_ahead(codes, kBlockCodeBytes);
       if (x[b].planes == 2) {
         self.template block<2>(codes, scales + b * kTileRows, x[b]);
       } else {

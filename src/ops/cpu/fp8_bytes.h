@@ -10,6 +10,7 @@
 #pragma once
 
 #include "ops/cpu/fp8_tiles.h"
+#include "ops/cpu/prefetch.h"
 
 namespace di::ops::cpu {
 namespace {
@@ -89,6 +90,7 @@ struct Fp8Bytes {
     clear_sums<V>(args);
     for (int64_t b = 0; b < args.cols / 32; ++b) {
       const std::byte* codes = args.tile + b * kFp8BlockBytes;
+      read_ahead(codes, kFp8BlockBytes);
       const float scale = fp8_scale(args, b);
       for (int i = 0; i < args.num_rows; ++i) {
         const DigitBlock& x = reinterpret_cast<const DigitBlock*>(args.rows[i])[b];

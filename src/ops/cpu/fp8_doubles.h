@@ -11,6 +11,7 @@
 #pragma once
 
 #include "ops/cpu/fp8_tiles.h"
+#include "ops/cpu/prefetch.h"
 
 namespace di::ops::cpu {
 namespace {
@@ -50,6 +51,7 @@ struct Fp8Doubles {
   static void block(const TileArgs& args, int row, int64_t b) {
     const DoubleBlock* x[kRows];
     AllSums sums;
+    read_ahead(args.tile + b * kFp8BlockBytes, kFp8BlockBytes);
     for (int i = 0; i < kRows; ++i) {
       x[i] = reinterpret_cast<const DoubleBlock*>(args.rows[row + i]) + b;
       for (auto& part : sums[i]) {
