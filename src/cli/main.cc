@@ -11,6 +11,7 @@ constexpr int kExitUserError = 2;  // like a wrong flag: nothing was done
 
 void add_commands(CLI::App& app) {
   app.require_subcommand(1);
+  app.set_help_all_flag("--help-all", "Print the help of every command and exit");
   app.set_version_flag("--version", "deepinfer " DI_VERSION);
   app.footer(
       "Examples:\n"

@@ -136,6 +136,13 @@ TEST(Program, ExplainsItself) {
   EXPECT_EQ(run("generate --temperature -1 hello" + kModel).exit_code, 2);
 }
 
+TEST(Program, HasEveryFlagOnTheFlagsPage) {
+  const std::string page = read_all(DI_FLAGS_PAGE);
+  const std::string help = run("--help-all").output;
+  EXPECT_NE(page.find(help), std::string::npos)
+      << "docs/flags.md is stale; tools/make_flags_page.sh writes it";
+}
+
 TEST(Program, InspectsModelAndMachine) {
   const Json json = Json::parse(run("inspect --json" + kModel).output, "output");
   EXPECT_EQ(json.at("configuration").at("num_hidden_layers").as_integer(), 10);
