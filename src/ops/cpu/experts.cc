@@ -114,12 +114,9 @@ class ExpertsRun {
   Q8Path path(const Weight& w) const { return q8_path(kernels_, w.format, op_.y.dim(0)); }
 
   PreparedRows prepare_x(const Q8Path& x_path) {
-    const int64_t cols = op_.x.codes.dim(1);
-    const int64_t bytes = x_path.row_bytes(cols);
+    const int64_t bytes = x_path.row_bytes(op_.x.codes.dim(1));
     const PreparedRows rows{exec_.scratch.take<std::byte>(op_.y.dim(0) * bytes), bytes};
-    parallel(op_.y.dim(0), [&](int64_t i) {
-      x_path.prepare(op_.x.codes.row(i), op_.x.scales.row(i), cols, rows.row(i));
-    });
+    prepare_rows(exec_, x_path, op_.x, {0, op_.y.dim(0)}, rows.data);
     return rows;
   }
 

@@ -181,16 +181,20 @@ struct Fp8Words {
     }
   }
 
+  /// All rows from `first` on, `count` at a time, then half as many.
+  template <int count>
+  static void groups(const TileArgs& args, int first, int64_t b, const Block& block) {
+    for (; args.num_rows - first >= count; first += count)
+      rows<count>(args, first, b, block);
+    if constexpr (count > 1) groups<count / 2>(args, first, b, block);
+  }
+
   static void run(const TileArgs& args) {
     clear_sums<V>(args);
     for (int64_t b = 0; b < args.cols / 32; ++b) {
       Block block;
       unpack(args, b, block);
-      int first = 0;
-      for (; args.num_rows - first >= V::kWordRows; first += V::kWordRows)
-        rows<V::kWordRows>(args, first, b, block);
-      for (; first < args.num_rows; ++first)
-        rows<1>(args, first, b, block);
+      groups<V::kWordRows>(args, 0, b, block);
     }
   }
 };

@@ -81,12 +81,7 @@ void linear_q8(const Kernels& kernels, Exec& exec, const LinearQ8& op) {
     const int64_t count = std::min(kPassRows, op.y.dim(0) - first);
     const Arena::Scope scope(exec.scratch);
     auto* rows = exec.scratch.take<std::byte>(count * row_bytes);
-    exec.pool.parallel_for(count, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t row = first + i;
-        path.prepare(op.x.codes.row(row), op.x.scales.row(row), op.w.cols, rows + i * row_bytes);
-      }
-    });
+    prepare_rows(exec, path, op.x, {first, first + count}, rows);
     run(exec, {path.kernel.run, op.w, rows, row_bytes, count}, {op.y, {}, first});
   }
 }

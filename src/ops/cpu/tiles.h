@@ -5,6 +5,8 @@
 #include "ops/cpu/activations.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/layout.h"
+#include "ops/exec.h"
+#include "ops/linear.h"
 
 namespace di::ops::cpu {
 
@@ -22,6 +24,10 @@ struct Q8Path {
 
 /// The path for such weights and so many activation rows.
 Q8Path q8_path(const Kernels& kernels, WeightFormat format, int64_t rows);
+
+/// Prepares rows [rows.begin, rows.end) of x in parallel; row i goes to
+/// out + (i − rows.begin) · path.row_bytes(cols).
+void prepare_rows(Exec& exec, const Q8Path& path, const Q8View& x, RowRange rows, std::byte* out);
 
 /// The kernel of Linear for such weights; activations as prepare_double() makes them.
 TileKernel linear_kernel(const Kernels& kernels, WeightFormat format);

@@ -8,6 +8,8 @@ namespace di::ops::cpu {
 namespace {
 
 struct Vnni : Avx512 {
+  static constexpr int kWordRows = 8;  // a dot product has more latency than a multiply and an add
+
   /// vpermb looks at six bits of an index, so a table that repeats every 16 needs no masking.
   static Pair decode_fp4(const std::byte* codes) {
     const I packed = load_i(codes);
