@@ -40,6 +40,11 @@ void mhc_mix(Exec& exec, const MhcMix& op) {
   cpu::mhc_mix_rows(kRows, exec, op);
 }
 
+template <const cpu::Kernels& kLinear, const cpu::RowKernels& kRows>
+void experts(Exec& exec, const Experts& op) {
+  cpu::experts({kLinear, kRows}, exec, op);
+}
+
 template <
     const cpu::Kernels& kLinear,
     const cpu::RowKernels& kRows,
@@ -72,7 +77,7 @@ const OpTable& table(const char* isa) {
       .window_store = by_rows<WindowStore, ref::window_store>,
       .route = by_rows<Route, ref::route>,
       .swiglu = with<SwiGlu, kRows, cpu::swiglu>,
-      .experts = with<Experts, kLinear, cpu::experts>,
+      .experts = experts<kLinear, kRows>,
   };
   return kTable;
 }

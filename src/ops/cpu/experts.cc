@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include "base/math.h"
-#include "ops/canonical.h"
 #include "ops/cpu/tiles.h"
-#include "ops/ref/ref.h"
 
 namespace di::ops::cpu {
 namespace {
@@ -79,8 +77,12 @@ struct PreparedRows {
 
 class ExpertsRun {
  public:
-  ExpertsRun(const Kernels& kernels, Exec& exec, const Experts& op)
-      : kernels_(kernels), exec_(exec), op_(op), plan_(make_plan(exec.scratch, op)) {
+  ExpertsRun(const ExpertKernels& kernels, Exec& exec, const Experts& op)
+      : kernels_(kernels.linear),
+        row_kernels_(kernels.rows),
+        exec_(exec),
+        op_(op),
+        plan_(make_plan(exec.scratch, op)) {
     const int64_t inner = std::max(op.shared.w1.rows, op.experts[0].w1.rows);
     inner_blocks_ = inner / kScaleGroup;
     const int64_t bytes =
@@ -141,25 +143,23 @@ class ExpertsRun {
   /// u = swiglu(gate, up) of 32 inner columns, quantised and prepared for the down product.
   void gate_up(const Chunk& chunk, int64_t block) const {
     if (block >= chunk.expert->w1.rows / kScaleGroup) return;
-    bf16 gate[kMaxRows * kScaleGroup], up[kMaxRows * kScaleGroup], u[kMaxRows * kScaleGroup];
-    float weights[kMaxRows];
+    bf16 gate[kMaxRows * kScaleGroup], up[kMaxRows * kScaleGroup], u[kScaleGroup];
     product(chunk.expert->w1, block, chunk, gate);
     product(chunk.expert->w3, block, chunk, up);
-    for (int i = 0; i < chunk.num_rows; ++i)
-      weights[i] = plan_.uses[chunk.first + i].weight;
-    const int64_t rows = chunk.num_rows;
-    ref::swiglu(
-        {.u = View<bf16, 2>(u, rows, kScaleGroup),
-         .gate = View<bf16, 2>(gate, rows, kScaleGroup),
-         .up = View<bf16, 2>(up, rows, kScaleGroup),
-         .weights = View<const float, 1>(weights, chunk.shared ? 0 : rows),
-         .limit = op_.swiglu_limit},
-        {0, rows}
-    );
     const Q8Path u_path = path(chunk.expert->w2);
     for (int i = 0; i < chunk.num_rows; ++i) {
+      const Use& use = plan_.uses[chunk.first + i];
+      row_kernels_.swiglu(
+          {.u = &u[0].bits,
+           .gate = &gate[i * kScaleGroup].bits,
+           .up = &up[i * kScaleGroup].bits,
+           .weight = chunk.shared ? nullptr : &use.weight,
+           .limit = op_.swiglu_limit,
+           .width = kScaleGroup}
+      );
       uint8_t codes[kScaleGroup];
-      const uint8_t scale = quantize_q8_group(u + i * kScaleGroup, kScaleGroup, codes);
+      uint8_t scale = 0;
+      row_kernels_.quantize_q8(&u[0].bits, 1, codes, &scale);
       std::byte* out = u_.row(chunk.first + i) + block * u_path.row_bytes(kScaleGroup);
       u_path.prepare(codes, &scale, kScaleGroup, out);
     }
@@ -192,6 +192,7 @@ class ExpertsRun {
   }
 
   const Kernels& kernels_;
+  const RowKernels& row_kernels_;
   Exec& exec_;
   const Experts& op_;
   Plan plan_;
@@ -203,7 +204,7 @@ class ExpertsRun {
 
 }  // namespace
 
-void experts(const Kernels& kernels, Exec& exec, const Experts& op) {
+void experts(const ExpertKernels& kernels, Exec& exec, const Experts& op) {
   if (op.y.dim(0) == 0) return;
   const Arena::Scope scope(exec.scratch);
   ExpertsRun(kernels, exec, op).run();
