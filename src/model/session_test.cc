@@ -2,13 +2,13 @@
 #include "model/session.h"
 
 #include <filesystem>
-#include <fstream>
 #include <functional>
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "checkpoint/test_files.h"
 #include "model/testing.h"
 
 namespace di::model {
@@ -118,35 +118,24 @@ TEST_F(SessionTest, LogitsOfRowsThatReplaySkipsAreRefused) {
   EXPECT_EQ(room.session.feed(tokens.first(20)), fresh.session.feed(tokens.first(20)));
 }
 
-/// A copy of the tiny model whose compressed entries are kept in FP8; the weights are links.
-class Fp8Folder {
- public:
-  Fp8Folder() {
-    std::string pattern = fs::temp_directory_path() / "deepinfer-test-XXXXXX";
-    path_ = ::mkdtemp(pattern.data());
-    for (const auto& entry : fs::directory_iterator(kTiny)) {
-      if (entry.path().filename() != "config.json")
-        fs::create_symlink(entry.path(), path_ / entry.path().filename());
-    }
-    const std::string source = kTiny + "/config.json";
-    Json config = Json::parse(read_text_file(source), source);
-    for (auto& [key, value] : config.as_object()) {
-      if (key == "text_config") value.set("use_fp4_sparse_kv", false);
-    }
-    std::ofstream(path_ / "config.json") << config.dump();
+/// Makes `folder` the tiny model with compressed entries in FP8; everything but the configuration
+/// is a link.
+void link_fp8_variant(const checkpoint::TempFolder& folder) {
+  for (const auto& entry : fs::directory_iterator(kTiny)) {
+    if (entry.path().filename() != "config.json")
+      fs::create_symlink(entry.path(), folder.file(entry.path().filename().string()));
   }
-  ~Fp8Folder() { fs::remove_all(path_); }
-  Fp8Folder(const Fp8Folder&) = delete;
-  Fp8Folder& operator=(const Fp8Folder&) = delete;
-
-  std::string path() const { return path_; }
-
- private:
-  fs::path path_;
-};
+  const std::string source = kTiny + "/config.json";
+  Json config = Json::parse(read_text_file(source), source);
+  for (auto& [key, value] : config.as_object()) {
+    if (key == "text_config") value.set("use_fp4_sparse_kv", false);
+  }
+  folder.write("config.json", config.dump());
+}
 
 TEST_F(SessionTest, CompressedEntriesMayBeKeptInFp8) {
-  const Fp8Folder folder;
+  const checkpoint::TempFolder folder;
+  link_fp8_variant(folder);
   const TestModel fp8(folder.path(), ops::ref_ops());
   EXPECT_EQ(cache::make_layout(fp8.config()).owners[0].kv_record_bytes, 528);
   const std::vector<float> whole = logits_in_pieces(fp8, 140);
