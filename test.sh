@@ -33,7 +33,9 @@ part() {
 # run_tests PRESET: runs the tests of a build and adds their number to the totals.
 run_tests() {
   local report=build/$1/report.xml verdict=0
+  rm -f "$report"
   ctest --preset "$1" -j "$(nproc)" --output-junit "$PWD/$report" || verdict=1
+  [[ -f "$report" ]] || return 1
   count() { sed -n "s/^\\t$1=\"\\([0-9]*\\)\"\$/\\1/p" "$report" | head -n 1; }
   local all bad not_run
   all=$(count tests) bad=$(count failures) not_run=$(($(count skipped) + $(count disabled)))

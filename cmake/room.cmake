@@ -1,6 +1,7 @@
 # di_room(name LINK rooms… SOURCES files…): a room is one static library of src/<name>/ together
-# with one test binary made of its *_test.cc files and one fuzzer for each *_fuzz.cc. Tests carry
-# the room's name as their label; the target `fuzzers` builds every fuzzer.
+# with one test binary made of its *_test.cc files and one fuzzer for each *_fuzz.cc. A main.cc is
+# left to the program: in the library it would replace the main of the tests. Tests carry the room's
+# name as their label; the target `fuzzers` builds every fuzzer.
 if(DI_FUZZ)
   add_custom_target(fuzzers)
 endif()
@@ -9,7 +10,7 @@ function(di_room name)
   cmake_parse_arguments(ROOM "" "" "LINK;SOURCES;TEST_LINK" ${ARGN})
   if(NOT ROOM_SOURCES)
     file(GLOB_RECURSE ROOM_SOURCES CONFIGURE_DEPENDS *.cc)
-    list(FILTER ROOM_SOURCES EXCLUDE REGEX "_(test|fuzz)\\.cc$")
+    list(FILTER ROOM_SOURCES EXCLUDE REGEX "(_test|_fuzz|/main)\\.cc$")
   endif()
   add_library(di_${name} STATIC ${ROOM_SOURCES})
   target_link_libraries(di_${name} PUBLIC di_options ${ROOM_LINK})
