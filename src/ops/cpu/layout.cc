@@ -50,8 +50,10 @@ void interleave(const TileSource& source, int64_t begin, int64_t end, T* out) {
   }
 }
 
-/// The same for 32-bit words, four by four, each mapped on the way. `map` reaches whole fours only:
-/// FP4, the one format that needs it, comes in blocks of 32 columns, which are four words.
+/// The same for 32-bit words, four by four, each mapped on the way. The result goes past the
+/// caches: a tile is written once and not read before all weights are loaded. `map` reaches whole
+/// fours only: FP4, the one format that needs it, comes in blocks of 32 columns, which are four
+/// words.
 template <class Map>
 void interleave_words(const TileSource& source, int64_t count, std::byte* tile, Map map) {
   auto* out = reinterpret_cast<uint32_t*>(tile);
@@ -72,7 +74,7 @@ void interleave_words(const TileSource& source, int64_t count, std::byte* tile, 
           _mm_unpacklo_epi64(high01, high23),
           _mm_unpackhi_epi64(high01, high23)};
       for (int64_t k = 0; k < 4; ++k)
-        _mm_store_si128(reinterpret_cast<__m128i*>(out + (i + k) * kTileRows + lane), column[k]);
+        _mm_stream_si128(reinterpret_cast<__m128i*>(out + (i + k) * kTileRows + lane), column[k]);
     }
   }
   interleave(source, count / 4 * 4, count, out);
@@ -196,6 +198,7 @@ void pack(const Weight& raw, RowRange rows, std::byte* packed) {
     std::memset(tile + filled, 0, static_cast<std::size_t>(bytes - filled));
     pack_tile(raw, first, tile);
   }
+  _mm_sfence();  // before another thread is told that the rows are packed
 }
 
 }  // namespace di::ops::cpu
