@@ -49,7 +49,7 @@ void record_window(
 void record_entries(
     const model::Model& model,
     const cache::KvCache& cache,
-    const int32_t* block_table,
+    const cache::SequenceState& state,
     int64_t tokens,
     int64_t layer,
     Target& target
@@ -62,10 +62,10 @@ void record_entries(
   const int64_t key_scales = model.config.indexer.index_head_dim / 32;
   const int64_t ratio = model.roles[static_cast<std::size_t>(layer)].ratio;
   for (int64_t j = 0; j < tokens / ratio; ++j) {
-    const auto* record = reinterpret_cast<const uint8_t*>(kv.record(block_table, j));
+    const auto* record = reinterpret_cast<const uint8_t*>(kv.record(state.block_table(), j));
     target.append(layer, "ckv_codes", record, code_bytes);
     target.append(layer, "ckv_scales", record + code_bytes, kv.record_bytes - code_bytes);
-    const auto* section = reinterpret_cast<const uint8_t*>(keys.section(block_table, j));
+    const auto* section = reinterpret_cast<const uint8_t*>(keys.section(state.block_table(), j));
     const int64_t at = j % keys.entries_per_block;
     const uint8_t* scales = section + keys.entries_per_block * keys.record_bytes;
     target.append(layer, "ik_codes", section + at * keys.record_bytes, keys.record_bytes);
@@ -73,7 +73,7 @@ void record_entries(
   }
   if (tokens % ratio != 0) {
     const auto* carried =
-        reinterpret_cast<const float*>(cache.carry(layer).at(/*slot=*/0, tokens - 1));
+        reinterpret_cast<const float*>(cache.carry(layer).at(state.slot(), tokens - 1));
     target.append_floats(layer, "carry_kv", carried, dim);
     target.append_floats(layer, "carry_score", carried + dim, dim);
   }
@@ -93,7 +93,7 @@ void record_caches(
   for (int64_t l = 0; l < model.config.num_hidden_layers; ++l) {
     record_window(model, cache.ring(l), session.state().slot(), tokens, l, target);
     if (model.roles[static_cast<std::size_t>(l)].is_kv_source) {
-      record_entries(model, cache, session.state().block_table(), tokens, l, target);
+      record_entries(model, cache, session.state(), tokens, l, target);
     }
   }
 }
