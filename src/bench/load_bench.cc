@@ -57,6 +57,13 @@ void write_file(const std::string& path, std::string_view content, int64_t size)
   if (failure) throw Error(ErrorCode::kIo, fmt::format("{}: {}", path, failure.message()));
 }
 
+/// A file of `bytes` in the folder, in the page cache once written; its path.
+std::string write_weights(const ScratchFolder& scratch, int64_t bytes) {
+  const std::string path = scratch.file("weights");
+  write_file(path, std::string(static_cast<std::size_t>(bytes), 'Z'), bytes);
+  return path;
+}
+
 /// Reads [begin, end) of the file into memory.
 void read_fully(int fd, std::byte* memory, int64_t begin, int64_t end) {
   while (begin < end) {
@@ -135,11 +142,7 @@ std::pair<std::string, int64_t> shard_of(
 
 Json bench_load(const std::string& folder, int64_t bytes, ThreadPool& pool) {
   const ScratchFolder scratch(folder);
-  const std::string path = scratch.file("weights");
-  const std::vector<std::byte> pattern(static_cast<std::size_t>(bytes), std::byte{0x5a});
-  write_file(
-      path, {reinterpret_cast<const char*>(pattern.data()), static_cast<std::size_t>(bytes)}, bytes
-  );
+  const std::string path = write_weights(scratch, bytes);
   std::vector<std::byte> memory(static_cast<std::size_t>(bytes));
   const double read = seconds_of_read(path, memory.data(), bytes, pool);
   const double load = seconds_of_load(path, memory.data(), pool);
@@ -151,11 +154,7 @@ Json bench_pack(
 ) {
   constexpr int64_t kCols = 5120;
   const ScratchFolder scratch(folder);
-  const std::string path = scratch.file("weights");
-  const std::vector<std::byte> pattern(static_cast<std::size_t>(bytes), std::byte{0x5a});
-  write_file(
-      path, {reinterpret_cast<const char*>(pattern.data()), static_cast<std::size_t>(bytes)}, bytes
-  );
+  const std::string path = write_weights(scratch, bytes);
   const int64_t rows = bytes / (kCols / 2) / ops::kPackRows * ops::kPackRows;
   const std::vector<uint8_t> scales(static_cast<std::size_t>(rows * kCols / 32), 127);
   std::vector<std::byte> memory(
