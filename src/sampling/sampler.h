@@ -1,28 +1,58 @@
-// From logits to a token.
+// From a row of logits to a token: one sequence's sampler.
+//
+// Everything here is a pure function of the logits, the parameters, the tokens before and the
+// position, computed in a fixed order in double; so a text never depends on what shares the batch.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
+
+#include "sampling/params.h"
 
 namespace di::sampling {
 
-/// How a sequence's tokens are drawn.
-struct SamplingParams {
-  double temperature = 1;  ///< divides the logits; 0: the best token always, ties to the lower id
-  double top_p = 1;        ///< (0, 1]: keep the fewest best tokens whose probabilities reach this
-  int64_t top_k = 0;       ///< keep this many best tokens; 0: all
-  uint64_t seed = 0;       ///< of the sequence's random numbers
+/// A token beside the one that was drawn.
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0;
 };
 
-/// Throws Error{kInvalidArgument} naming the parameter that is out of its range.
-void validate(const SamplingParams& params);
+/// One draw.
+struct Draw {
+  int32_t token = -1;
+  float logprob = 0;  ///< ln of its probability, of the model or as processed; 0 unless asked for
+  std::vector<TokenLogprob> top;  ///< the best tokens of that distribution, best first
+  bool finite = true;  ///< false: the row held a NaN or +∞, or nothing can be drawn; token is −1
+};
 
-/// The token that follows position `position`. The draw depends on logits, params and position
-/// only. Probabilities are computed in double; among equal logits the lower id ranks first.
-/// Errors: Error{kInvalidArgument} when a logit is not a number or no logit is finite.
-int32_t sample(std::span<const float> logits, const SamplingParams& params, int64_t position);
+/// Draws one sequence's tokens and keeps what penalties and limits count.
+///
+/// Thread: one at a time. Cheap to build; costs memory for the ids of the sequence only when a
+/// penalty is set.
+class Sampler {
+ public:
+  /// `prompt`: counted by the repetition penalty. `outputs`: tokens that this choice already has
+  /// (after preemption); the sampler continues behind them as if it had drawn them itself.
+  /// `params` is validated and has a seed; `eos` is the model's end token.
+  Sampler(
+      const SamplingParams& params,
+      int32_t eos,
+      uint64_t seed,
+      std::span<const int32_t> prompt,
+      std::span<const int32_t> outputs
+  );
 
-/// ln of the probability of `token` under the plain softmax of `logits`, in double.
-double log_probability(std::span<const float> logits, int32_t token);
+  /// Draws the token that follows position `position`, and counts it.
+  /// `scratch` is overwritten: [vocab_size], the caller's, so that rows can be drawn in parallel.
+  Draw draw(std::span<const float> logits, int64_t position, std::vector<double>& scratch);
+
+  /// Tokens drawn so far, those of `outputs` included.
+  int64_t num_outputs() const { return num_outputs_; }
+
+  /// True when `token` ends the choice by itself: EOS unless ignored, or a stop token.
+  bool is_end(int32_t token) const;
+};
 
 }  // namespace di::sampling
