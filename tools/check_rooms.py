@@ -19,6 +19,8 @@ MAY_SEE = {
     "cache": LOW | {"ops/rows.h", "ops/attention.h", "ops/compressor.h", "ops/indexer.h"},
     "sampling": {"base", "tensor"},
     "model": LOW | {"ops", "checkpoint", "cache"},
+    "sched": {"base", "cache/pools.h", "cache/layout.h"},
+    "engine": LOW | {"ops", "text", "checkpoint", "cache", "sampling", "model", "sched"},
 }
 MAY_SEE["verify"] = set(MAY_SEE)
 MAY_SEE["bench"] = set(MAY_SEE)
