@@ -1,6 +1,6 @@
 #include "cache/kv_cache.h"
 
-#include <numeric>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,17 +11,6 @@
 #include "base/math.h"
 
 namespace di::cache {
-namespace {
-
-/// 0 comes out first, so that a lone sequence uses the lowest addresses.
-std::vector<int32_t> descending_ids(int64_t count) {
-  std::vector<int32_t> ids(static_cast<std::size_t>(count));
-  std::iota(ids.rbegin(), ids.rend(), 0);
-  return ids;
-}
-
-}  // namespace
-
 void KvCache::Unmap::operator()(std::byte* pointer) const {
   ::munmap(pointer, bytes);
 }
@@ -47,8 +36,24 @@ KvCache::KvCache(Layout layout, int64_t num_blocks, int64_t num_slots)
     : layout_(std::move(layout)),
       blocks_(reserve(num_blocks * layout_.block_bytes)),
       slots_(reserve(num_slots * layout_.slot_bytes)),
-      free_blocks_(descending_ids(num_blocks)),
-      free_slots_(descending_ids(num_slots)) {}
+      block_pool_(num_blocks),
+      slot_pool_(num_slots) {}
+
+void KvCache::copy_block(int32_t from, int32_t to) {
+  std::memcpy(
+      blocks_.get() + to * layout_.block_bytes,
+      blocks_.get() + from * layout_.block_bytes,
+      static_cast<std::size_t>(layout_.block_bytes)
+  );
+}
+
+void KvCache::copy_slot(int32_t from, int32_t to) {
+  std::memcpy(
+      slots_.get() + to * layout_.slot_bytes,
+      slots_.get() + from * layout_.slot_bytes,
+      static_cast<std::size_t>(layout_.slot_bytes)
+  );
+}
 
 const BlockSection& KvCache::owner(int64_t layer) const {
   const int64_t index = layout_.owner_of[static_cast<std::size_t>(layer)];
@@ -86,30 +91,15 @@ ops::PagedView KvCache::index_keys(int64_t layer) const {
 }
 
 SequenceState::SequenceState(KvCache& cache) : cache_(&cache) {
-  if (cache.free_slots_.empty()) {
-    throw Error(ErrorCode::kOutOfMemory, "all state slots are taken by other sequences");
-  }
-  slot_ = cache.free_slots_.back();
-  cache.free_slots_.pop_back();
-}
-
-SequenceState::SequenceState(SequenceState&& other) noexcept
-    : cache_(std::exchange(other.cache_, nullptr)),
-      slot_(other.slot_),
-      block_table_(std::move(other.block_table_)) {}
-
-SequenceState::~SequenceState() {
-  if (cache_ == nullptr) return;
-  cache_->free_slots_.push_back(slot_);
-  for (auto block = block_table_.rbegin(); block != block_table_.rend(); ++block) {
-    cache_->free_blocks_.push_back(*block);
-  }
+  std::optional<SlotRef> slot = cache.slot_pool().take();
+  if (!slot) throw Error(ErrorCode::kOutOfMemory, "all state slots are taken by other sequences");
+  holdings_.slot = std::move(*slot);
 }
 
 void SequenceState::reserve_tokens(int64_t num_tokens) {
-  const int64_t needed =
-      ceil_div(num_tokens, kBlockTokens) - static_cast<int64_t>(block_table_.size());
-  if (needed > cache_->num_free_blocks()) {
+  BlockPool& pool = cache_->block_pool();
+  const int64_t needed = ceil_div(num_tokens, kBlockTokens) - std::ssize(holdings_.blocks);
+  if (needed > pool.num_free()) {
     throw Error(
         ErrorCode::kOutOfMemory,
         fmt::format(
@@ -117,13 +107,13 @@ void SequenceState::reserve_tokens(int64_t num_tokens) {
             num_tokens,
             needed,
             kBlockTokens,
-            cache_->num_free_blocks()
+            pool.num_free()
         )
     );
   }
   for (int64_t i = 0; i < needed; ++i) {
-    block_table_.push_back(cache_->free_blocks_.back());
-    cache_->free_blocks_.pop_back();
+    holdings_.blocks.push_back(*pool.take());
+    block_table_.push_back(holdings_.blocks.back().id());
   }
 }
 

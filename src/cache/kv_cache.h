@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "cache/layout.h"
+#include "cache/pools.h"
 
 namespace di::cache {
 
-/// Owns every block and state slot. Handing out and taking back cost O(1).
+/// Owns the memory of every block and state slot, and the pools that say who holds them.
 ///
-/// Thread: one at a time; must outlive all SequenceState that came from it.
+/// Thread: the views and copies belong to the thread that runs steps, the pools to the one that
+/// plans them. Must outlive all handles that came from its pools.
 class KvCache {
  public:
   /// Reserves the memory (the system commits pages when they are first written).
@@ -20,8 +22,13 @@ class KvCache {
   KvCache(Layout layout, int64_t num_blocks, int64_t num_slots);
 
   const Layout& layout() const { return layout_; }
-  int64_t num_free_blocks() const { return static_cast<int64_t>(free_blocks_.size()); }
-  int64_t num_free_slots() const { return static_cast<int64_t>(free_slots_.size()); }
+  BlockPool& block_pool() { return block_pool_; }
+  SlotPool& slot_pool() { return slot_pool_; }
+
+  /// Copies all that block `from` holds to block `to`.
+  void copy_block(int32_t from, int32_t to);
+  /// Copies all that slot `from` holds to slot `to`.
+  void copy_slot(int32_t from, int32_t to);
 
   /// Layer `layer`'s window rings.
   ops::RingView ring(int64_t layer) const;
@@ -33,8 +40,6 @@ class KvCache {
   ops::PagedView index_keys(int64_t layer) const;
 
  private:
-  friend class SequenceState;
-
   struct Unmap {
     std::size_t bytes = 0;
     void operator()(std::byte* pointer) const;
@@ -47,32 +52,28 @@ class KvCache {
   Layout layout_;
   Memory blocks_;
   Memory slots_;
-  std::vector<int32_t> free_blocks_;
-  std::vector<int32_t> free_slots_;
+  BlockPool block_pool_;
+  SlotPool slot_pool_;
 };
 
-/// One sequence's share of a KvCache: a state slot and the blocks it has so far. Gives both back
-/// when it ends, however it ends.
+/// A lone sequence's share of a KvCache, outside any scheduler: a state slot and the blocks it has
+/// so far.
 class SequenceState {
  public:
   /// Takes a slot. Throws Error{kOutOfMemory} when none is free.
   explicit SequenceState(KvCache& cache);
-  ~SequenceState();
-  SequenceState(SequenceState&& other) noexcept;
-  SequenceState& operator=(SequenceState&&) = delete;
-  SequenceState(const SequenceState&) = delete;
 
   /// Takes blocks until `num_tokens` tokens fit. Throws Error{kOutOfMemory}, and takes none, when
   /// too few are free.
   void reserve_tokens(int64_t num_tokens);
 
-  int64_t slot() const { return slot_; }
+  int64_t slot() const { return holdings_.slot.id(); }
   const int32_t* block_table() const { return block_table_.data(); }
 
  private:
   KvCache* cache_;
-  int32_t slot_;
-  std::vector<int32_t> block_table_;
+  Holdings holdings_;
+  std::vector<int32_t> block_table_;  // the ids of holdings_.blocks
 };
 
 }  // namespace di::cache

@@ -22,11 +22,11 @@ TEST_F(KvCacheTest, HandlesReturnWhatTheyTook) {
     SequenceState second(cache_);
     first.reserve_tokens(129);
     second.reserve_tokens(1);
-    EXPECT_EQ(cache_.num_free_slots(), 0);
-    EXPECT_EQ(cache_.num_free_blocks(), 5);
+    EXPECT_EQ(cache_.slot_pool().num_free(), 0);
+    EXPECT_EQ(cache_.block_pool().num_free(), 5);
   }
-  EXPECT_EQ(cache_.num_free_slots(), 2);
-  EXPECT_EQ(cache_.num_free_blocks(), 8);
+  EXPECT_EQ(cache_.slot_pool().num_free(), 2);
+  EXPECT_EQ(cache_.block_pool().num_free(), 8);
 }
 
 TEST_F(KvCacheTest, NoTwoSequencesShareABlock) {
@@ -46,10 +46,10 @@ TEST_F(KvCacheTest, ReservingAgainTakesOnlyWhatIsMissing) {
   SequenceState state(cache_);
   state.reserve_tokens(128);
   state.reserve_tokens(100);
-  EXPECT_EQ(cache_.num_free_blocks(), 7);
+  EXPECT_EQ(cache_.block_pool().num_free(), 7);
   const int32_t first = state.block_table()[0];
   state.reserve_tokens(129);
-  EXPECT_EQ(cache_.num_free_blocks(), 6);
+  EXPECT_EQ(cache_.block_pool().num_free(), 6);
   EXPECT_EQ(state.block_table()[0], first);
 }
 
@@ -62,9 +62,9 @@ TEST_F(KvCacheTest, TooFewBlocksAreRefusedAndNoneIsTaken) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory);
   }
-  EXPECT_EQ(cache_.num_free_blocks(), 2);
+  EXPECT_EQ(cache_.block_pool().num_free(), 2);
   second.reserve_tokens(2 * kBlockTokens);
-  EXPECT_EQ(cache_.num_free_blocks(), 0);
+  EXPECT_EQ(cache_.block_pool().num_free(), 0);
 }
 
 TEST_F(KvCacheTest, TooFewSlotsAreRefused) {
@@ -82,10 +82,10 @@ TEST_F(KvCacheTest, AMovedHandleReturnsOnce) {
     SequenceState state(cache_);
     state.reserve_tokens(300);
     const SequenceState moved(std::move(state));
-    EXPECT_EQ(cache_.num_free_blocks(), 5);
+    EXPECT_EQ(cache_.block_pool().num_free(), 5);
   }
-  EXPECT_EQ(cache_.num_free_blocks(), 8);
-  EXPECT_EQ(cache_.num_free_slots(), 2);
+  EXPECT_EQ(cache_.block_pool().num_free(), 8);
+  EXPECT_EQ(cache_.slot_pool().num_free(), 2);
 }
 
 TEST_F(KvCacheTest, ALoneSequenceUsesTheLowestAddresses) {
