@@ -63,7 +63,6 @@ Prompt encode_prompt(const GenerateOptions& options, const Runtime& runtime) {
   if (options.raw) {
     GenerationOptions generation;
     generation.sampling = sampling_params(options.answer, runtime.folder());
-    generation.max_tokens = options.answer.max_tokens;
     generation.parse = !options.answer.stop.empty();
     generation.parser.start = text::OutputStart::kAnswerContinued;
     generation.parser.stop_strings = options.answer.stop;

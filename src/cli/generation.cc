@@ -93,7 +93,7 @@ GenerationResult generate(
     const GenerationOptions& options,
     const OnOutput& on_output
 ) {
-  sampling::validate(options.sampling);
+  sampling::validate(options.sampling, runtime.config().vocab_size);
   if (prompt.empty()) throw Error(ErrorCode::kInvalidArgument, "the prompt has no tokens");
   const int64_t prompt_end = std::ssize(session.tokens()) + std::ssize(prompt);
   if (prompt_end >= runtime.context()) {
@@ -113,13 +113,28 @@ GenerationResult generate(
   std::vector<float> logits = runtime.prefill(session, prompt);
   result.prefill_seconds = seconds_since(start);
 
+  sampling::Sampler sampler(
+      options.sampling,
+      static_cast<int32_t>(runtime.config().tokens.eos_token_id),
+      options.sampling.seed.value_or(0),
+      session.tokens(),
+      {}
+  );
+  std::vector<double> scratch;
   OutputStream output(runtime.tokenizer(), options, on_output, result);
   const Clock::time_point decode_start = Clock::now();
   result.reason = StopReason::kLength;
-  while (std::ssize(result.ids) < options.max_tokens) {
+  while (std::ssize(result.ids) < options.sampling.max_tokens) {
     const int64_t position = std::ssize(session.tokens()) - 1;
-    const int32_t token = sampling::sample(logits, options.sampling, position);
-    if (token == runtime.config().tokens.eos_token_id) {
+    const sampling::Draw draw = sampler.draw(logits, position, scratch);
+    if (!draw.finite) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "the model's logits are not finite; the sequence cannot go on"
+      );
+    }
+    const int32_t token = draw.token;
+    if (sampler.is_end(token)) {
       result.reason = StopReason::kEos;
       break;
     }
@@ -133,7 +148,7 @@ GenerationResult generate(
       result.reason = StopReason::kContext;
       break;
     }
-    if (std::ssize(result.ids) < options.max_tokens) logits = session.feed({&token, 1});
+    if (std::ssize(result.ids) < options.sampling.max_tokens) logits = session.feed({&token, 1});
   }
   output.finish();
   result.decode_seconds = seconds_since(decode_start);

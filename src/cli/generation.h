@@ -19,8 +19,7 @@ enum class StopReason { kEos, kStopString, kToolCalls, kLength, kContext };
 const char* name_of(StopReason reason);
 
 struct GenerationOptions {
-  sampling::SamplingParams sampling;
-  int64_t max_tokens = 512;
+  sampling::SamplingParams sampling;  ///< max_tokens too; stop strings are the parser's
   bool parse = true;  ///< split into reasoning, answer and calls; otherwise plain text
   text::OutputParserOptions parser;
 };

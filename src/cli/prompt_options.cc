@@ -79,12 +79,12 @@ sampling::SamplingParams sampling_params(const PromptOptions& options, const std
   const auto choose = [&](const std::optional<double>& flag, const char* key) {
     return flag ? *flag : model_default(folder, key).value_or(1.0);
   };
-  sampling::SamplingParams params{
-      .temperature = choose(options.temperature, "temperature"),
-      .top_p = choose(options.top_p, "top_p"),
-      .top_k = options.top_k,
-      .seed = options.seed};
-  sampling::validate(params);
+  sampling::SamplingParams params;
+  params.temperature = choose(options.temperature, "temperature");
+  params.top_p = choose(options.top_p, "top_p");
+  params.top_k = options.top_k;
+  params.seed = options.seed;
+  params.max_tokens = options.max_tokens;
   return params;
 }
 
@@ -93,7 +93,6 @@ GenerationOptions generation_options(
 ) {
   GenerationOptions result;
   result.sampling = sampling_params(options, folder);
-  result.max_tokens = options.max_tokens;
   result.parser = text::OutputParserOptions::for_conversation(conversation);
   result.parser.stop_strings = options.stop;
   return result;

@@ -9,6 +9,16 @@
 
 namespace di::sampling {
 
+// Limits of what one request may ask for; validate() holds them.
+constexpr int64_t kMaxTokens = 2'147'483'647;  ///< of max_tokens, top_k, first_n_token_no_eos
+constexpr int64_t kMaxChoices = 128;
+constexpr int64_t kMaxTopLogprobs = 1000;
+constexpr int64_t kMaxLogitBias = 1024;
+constexpr int64_t kMaxStopTokenIds = 1024;
+constexpr int64_t kMaxStopStrings = 64;
+constexpr int64_t kMaxStopStringBytes = 4096;  ///< of one stop string
+constexpr int64_t kMaxGoldenTokenIds = 1 << 20;
+
 /// What a token's logit is moved by before it is drawn.
 struct LogitBias {
   int32_t token = 0;
@@ -21,34 +31,35 @@ struct SamplingParams {
   // Distribution.
   double temperature = 1;         ///< divides the logits; 0: the best token, ties to the lower id
   double top_p = 1;               ///< (0, 1]: keep the fewest best tokens that reach this mass
-  int64_t top_k = 0;              ///< keep this many best tokens; 0: all
+  int64_t top_k = 0;              ///< keep this many best tokens; 0 or −1: all
   double min_p = 0;               ///< [0, 1]: drop tokens below this share of the best one's mass
   double repetition_penalty = 1;  ///< > 0: divides positive, multiplies negative logits of seen ids
   double presence_penalty = 0;    ///< [−2, 2]: taken from the logit of each id in the output
   double frequency_penalty = 0;   ///< [−2, 2]: taken once for each time the id is in the output
-  std::vector<LogitBias> logit_bias;
-  std::vector<int32_t> allowed_token_ids;  ///< when not empty, nothing else can be drawn
-  std::vector<int32_t> banned_token_ids;   ///< can not be drawn
-  std::optional<uint64_t> seed;  ///< of the request's random numbers; unset: the engine picks one
+  std::vector<LogitBias> logit_bias = {};
+  std::vector<int32_t> allowed_token_ids = {};  ///< when not empty, nothing else can be drawn
+  std::vector<int32_t> banned_token_ids = {};   ///< can not be drawn
+  std::optional<uint64_t> seed =
+      {};  ///< of the request's random numbers; unset: the engine picks one
 
   // End.
-  int64_t max_tokens = 16;            ///< at least 1
-  int64_t min_tokens = 0;             ///< no end token is drawn, no stop string counts, before this
-  int64_t first_n_token_no_eos = 0;   ///< the EOS token is not drawn among the first n
-  bool ignore_eos = false;            ///< the EOS token is a token like any other
-  std::vector<int32_t> stop_token_ids;  ///< each ends the choice, as EOS does
-  std::vector<std::string> stop;        ///< text that ends the choice and is not part of it
+  int64_t max_tokens = 16;           ///< at least 1
+  int64_t min_tokens = 0;            ///< no end token is drawn, no stop string counts, before this
+  int64_t first_n_token_no_eos = 0;  ///< the EOS token is not drawn among the first n
+  bool ignore_eos = false;           ///< the EOS token is a token like any other
+  std::vector<int32_t> stop_token_ids = {};  ///< each ends the choice, as EOS does
+  std::vector<std::string> stop = {};        ///< text that ends the choice and is not part of it
 
   // Choices and reports.
-  int64_t n = 1;               ///< independent choices for the same prompt
-  bool logprobs = false;       ///< report the logprob of each token
-  int64_t top_logprobs = 0;    ///< report this many best tokens beside it, 0…1000
-  bool prompt_logprobs = false;  ///< report the logprob of each prompt token but the first
+  int64_t n = 1;                    ///< independent choices for the same prompt
+  bool logprobs = false;            ///< report the logprob of each token
+  int64_t top_logprobs = 0;         ///< report this many best tokens beside it, 0…1000
+  bool prompt_logprobs = false;     ///< report the logprob of each prompt token but the first
   bool processed_logprobs = false;  ///< logprobs of the distribution that was drawn from (after
                                     ///< every field above) instead of the model's own
 
   /// Teacher forcing: output token i is golden_token_ids[i] where that is not −1.
-  std::vector<int32_t> golden_token_ids;
+  std::vector<int32_t> golden_token_ids = {};
 };
 
 /// Throws Error{kInvalidArgument} naming the field, its value and its range. `vocab_size` bounds

@@ -27,13 +27,16 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
 }
 
 double uniform(uint64_t seed, int64_t position, Stream stream) {
+  return static_cast<double>(derived_seed(seed, position, stream) >> 11) * 0x1p-53;
+}
+
+uint64_t derived_seed(uint64_t seed, int64_t index, Stream stream) {
   const auto low = [](uint64_t word) { return static_cast<uint32_t>(word); };
   const auto high = [](uint64_t word) { return static_cast<uint32_t>(word >> 32); };
-  const auto at = static_cast<uint64_t>(position);
+  const auto at = static_cast<uint64_t>(index);
   const std::array<uint32_t, 4> words =
       philox4x32({low(at), high(at), static_cast<uint32_t>(stream), 0}, {low(seed), high(seed)});
-  const uint64_t bits = uint64_t{words[1]} << 32 | words[0];
-  return static_cast<double>(bits >> 11) * 0x1p-53;
+  return uint64_t{words[1]} << 32 | words[0];
 }
 
 }  // namespace di::sampling

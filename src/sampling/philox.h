@@ -13,11 +13,16 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
 
 /// What a draw is for; draws of different streams are independent.
 enum class Stream : uint32_t {
-  kTarget = 0,  ///< the token that follows a position
+  kTarget = 0,      ///< the token that follows a position
+  kChoiceSeed = 8,  ///< the seed of one of several choices
 };
 
 /// A uniform number in [0, 1) with 53 random bits. Layout: key = seed (low word, high word);
 /// counter = position (low word, high word), stream, 0; the first two words give the bits.
 double uniform(uint64_t seed, int64_t position, Stream stream);
+
+/// A seed made of another one and an index, in the same layout with the index as the position; the
+/// first two words are the seed's low and high word.
+uint64_t derived_seed(uint64_t seed, int64_t index, Stream stream);
 
 }  // namespace di::sampling

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 #include <span>
-#include <utility>
+#include <unordered_map>
 #include <vector>
 
 #include "sampling/params.h"
@@ -53,6 +53,24 @@ class Sampler {
 
   /// True when `token` ends the choice by itself: EOS unless ignored, or a stop token.
   bool is_end(int32_t token) const;
+
+ private:
+  void count(int32_t token);
+  void process(std::vector<double>& logits) const;
+  int32_t choose(const std::vector<double>& logits, int64_t position) const;
+
+  SamplingParams params_;
+  int32_t eos_;
+  uint64_t seed_;
+  int64_t num_outputs_ = 0;
+  std::unordered_map<int32_t, int64_t> counts_;  ///< times in the output, of tokens with a penalty
 };
+
+/// The model's own logprob of `token`, in double. The row must hold no NaN and no +∞.
+double log_probability(std::span<const float> logits, int32_t token);
+
+/// The model's own logprob of a given token and its `top` best tokens, as a draw that had to give
+/// `token`: what prompt logprobs are made of. A row with a NaN or +∞ gives finite = false.
+Draw score(std::span<const float> logits, int32_t token, int64_t top);
 
 }  // namespace di::sampling
