@@ -88,17 +88,19 @@ class LayerBench {
   }
 
   BestRun best_run(const model::Step& step, cache::KvCache& cache) {
-    const ops::OpTable& timed = timed_ops(table_);
+    OpTimer timer(table_);
+    exec_.observer = &timer;
     BestRun best;
     double total = 0;
     for (int samples = 0; samples < 3 || total < options_.seconds; ++samples) {
-      reset_op_times();
+      timer.reset();
       const auto start = std::chrono::steady_clock::now();
-      forward(synthetic_.model, step, cache, timed, exec_);
+      forward(synthetic_.model, step, cache, timer.table(), exec_);
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       total += elapsed.count();
-      if (samples == 0 || elapsed.count() < best.seconds) best = {elapsed.count(), op_times()};
+      if (samples == 0 || elapsed.count() < best.seconds) best = {elapsed.count(), timer.times()};
     }
+    exec_.observer = nullptr;
     return best;
   }
 

@@ -1,10 +1,10 @@
-// An op table that measures another one: how long each op took since the last reset.
+// OpTimer: how long each op of a backend took since the last reset.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "ops/ops.h"
+#include "ops/observed.h"
 
 namespace di::bench {
 
@@ -15,14 +15,21 @@ struct OpTime {
   double seconds = 0;
 };
 
-/// A table whose entries run `table`'s and add up their time. The sums are the process's: one timed
-/// table at a time.
-const ops::OpTable& timed_ops(const ops::OpTable& table);
+/// Adds up the time of every op that it observes. Thread: one at a time.
+class OpTimer : public ops::OpObserver {
+ public:
+  using OpObserver::OpObserver;
 
-/// Forgets all times.
-void reset_op_times();
+  void on_op(const ops::OpSpan& span) override;
 
-/// Ops that were called, the longest first.
-std::vector<OpTime> op_times();
+  /// Forgets all times.
+  void reset() { times_.clear(); }
+
+  /// Ops that were called, the longest first.
+  std::vector<OpTime> times() const;
+
+ private:
+  std::vector<OpTime> times_;
+};
 
 }  // namespace di::bench

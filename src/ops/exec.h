@@ -1,4 +1,4 @@
-// What an op may use besides its arguments: threads and scratch memory.
+// What an op may use besides its arguments: threads and scratch memory, and who watches.
 #pragma once
 
 #include "base/thread_pool.h"
@@ -6,10 +6,13 @@
 
 namespace di::ops {
 
+class OpObserver;
+
 /// Handed to every op. One op runs at a time on one Exec.
 struct Exec {
   ThreadPool& pool;
-  Arena& scratch;  ///< an op gives back what it takes before it returns
+  Arena& scratch;                  ///< an op gives back what it takes before it returns
+  OpObserver* observer = nullptr;  ///< told of every op of its own table (ops/observed.h)
 };
 
 /// A half-open range of rows; the unit in which backends split work that is independent by row.
