@@ -53,7 +53,7 @@ struct PlannedSequence {
   int64_t num_rows = 0;
   bool samples = false;     ///< a token is drawn from the last row
   bool is_prefill = false;  ///< rows of a prompt (or of what is recomputed), not one decode row
-  std::vector<int32_t> new_blocks;  ///< appended to the sequence's block table by this step
+  std::vector<int32_t> new_blocks = {};  ///< appended to the sequence's block table by this step
 };
 
 /// A choice that begins behind another one's prompt: after the forward pass the device copies the
@@ -64,18 +64,18 @@ struct Fork {
   SequenceId child = kNoSequence;
   int32_t parent_slot = -1;
   int32_t child_slot = -1;
-  std::vector<int32_t> blocks;  ///< the child's whole block table
-  int32_t tail_from = -1;       ///< block to copy from; −1: the prompt ends on a block's edge
+  std::vector<int32_t> blocks = {};  ///< the child's whole block table
+  int32_t tail_from = -1;  ///< block to copy from; −1: the prompt ends on a block's edge
   int32_t tail_to = -1;
 };
 
 /// One step.
 struct StepPlan {
-  int64_t step = 0;                        ///< counts from 0
-  std::vector<PlannedSequence> sequences;  ///< decode rows first
-  std::vector<Fork> forks;
-  std::vector<SequenceId> expired;    ///< passed their deadline and are gone
-  std::vector<SequenceId> preempted;  ///< gave up their memory and wait to be recomputed
+  int64_t step = 0;                             ///< counts from 0
+  std::vector<PlannedSequence> sequences = {};  ///< decode rows first
+  std::vector<Fork> forks = {};
+  std::vector<SequenceId> expired = {};    ///< passed their deadline and are gone
+  std::vector<SequenceId> preempted = {};  ///< gave up their memory and wait to be recomputed
   int64_t num_decode_rows = 0;
   int64_t num_prefill_rows = 0;
 
