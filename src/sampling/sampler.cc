@@ -3,39 +3,55 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numeric>
 
+#include "sampling/distribution.h"
 #include "sampling/philox.h"
+#include "sampling/ranking.h"
+#include "sampling/row_kernels.h"
 
 namespace di::sampling {
 namespace {
 
-constexpr double kNever = -std::numeric_limits<double>::infinity();
-
-std::size_t index(int32_t token) {
-  return static_cast<std::size_t>(token);
+Peak peak_of(std::span<const float> logits) {
+  return row_kernels().peak_of_floats(logits.data(), logits.size());
 }
 
-bool is_usable(std::span<const float> logits) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  bool any = false;
-  for (const float logit : logits) {
-    if (!(logit < kInfinity)) return false;
-    any = any || logit > -kInfinity;
+Peak peak_of(std::span<const double> logits) {
+  return row_kernels().peak_of_doubles(logits.data(), logits.size());
+}
+
+/// The softmax of a row as the model gave it.
+class ModelDistribution {
+ public:
+  ModelDistribution(std::span<const float> logits, const Peak& peak)
+      : logits_(logits),
+        top_(peak.value),
+        log_sum_(std::log(row_kernels().sum_exp(logits.data(), logits.size(), peak.value))) {}
+
+  double logprob(int32_t token) const {
+    return static_cast<double>(logits_[static_cast<std::size_t>(token)]) - top_ - log_sum_;
   }
-  return any;
+
+ private:
+  std::span<const float> logits_;
+  double top_;
+  double log_sum_;
+};
+
+/// Fills in the logprobs of `draw` and of the `top` best tokens of `logits`.
+template <typename T, typename From>
+void report(std::span<const T> logits, From& distribution, int64_t top, Draw& draw) {
+  const auto logprob = [&](int32_t token) {
+    return static_cast<float>(std::max(distribution.logprob(token), kLogprobFloor));
+  };
+  draw.logprob = logprob(draw.token);
+  for (const Ranked& best : best_tokens(logits, top))
+    draw.top.push_back({best.token, logprob(best.token)});
 }
 
-/// Token ids from the best down.
-template <typename Logits>
-std::vector<int32_t> ranked_tokens(const Logits& logits) {
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return logits[index(a)] != logits[index(b)] ? logits[index(a)] > logits[index(b)] : a < b;
-  });
-  return order;
+void report_model(std::span<const float> logits, const Peak& peak, int64_t top, Draw& draw) {
+  const ModelDistribution distribution(logits, peak);
+  report(logits, distribution, top, draw);
 }
 
 }  // namespace
@@ -47,121 +63,76 @@ Sampler::Sampler(
     std::span<const int32_t> prompt,
     std::span<const int32_t> outputs
 )
-    : params_(params), eos_(eos), seed_(seed) {
-  if (params_.repetition_penalty != 1) {
-    for (const int32_t token : prompt)
-      counts_.try_emplace(token, 0);
-  }
+    : params_(std::make_shared<const SamplingParams>(params)),
+      eos_(eos),
+      seed_(seed),
+      edits_(params_, eos, prompt) {
   for (const int32_t token : outputs)
-    count(token);
-}
-
-void Sampler::count(int32_t token) {
-  ++num_outputs_;
-  if (params_.repetition_penalty != 1 || params_.presence_penalty != 0 ||
-      params_.frequency_penalty != 0) {
-    ++counts_[token];
-  }
+    edits_.count_output(token);
 }
 
 bool Sampler::is_end(int32_t token) const {
-  const auto& stops = params_.stop_token_ids;
-  return (token == eos_ && !params_.ignore_eos) ||
+  const std::vector<int32_t>& stops = params_->stop_token_ids;
+  return (token == eos_ && !params_->ignore_eos) ||
          std::find(stops.begin(), stops.end(), token) != stops.end();
 }
 
-void Sampler::process(std::vector<double>& logits) const {
-  for (const auto& [token, times] : counts_) {
-    double& logit = logits[index(token)];
-    logit = logit > 0 ? logit / params_.repetition_penalty : logit * params_.repetition_penalty;
-    if (times > 0) {
-      logit -= params_.presence_penalty + params_.frequency_penalty * static_cast<double>(times);
-    }
-  }
-  for (const LogitBias& bias : params_.logit_bias)
-    logits[index(bias.token)] += static_cast<double>(bias.bias);
-  if (!params_.allowed_token_ids.empty()) {
-    std::vector<double> kept;
-    for (const int32_t token : params_.allowed_token_ids)
-      kept.push_back(logits[index(token)]);
-    std::fill(logits.begin(), logits.end(), kNever);
-    for (std::size_t i = 0; i < kept.size(); ++i)
-      logits[index(params_.allowed_token_ids[i])] = kept[i];
-  }
-  for (const int32_t token : params_.banned_token_ids)
-    logits[index(token)] = kNever;
-  if (num_outputs_ < params_.min_tokens) {
-    if (!params_.ignore_eos) logits[index(eos_)] = kNever;
-    for (const int32_t token : params_.stop_token_ids)
-      logits[index(token)] = kNever;
-  }
-  if (num_outputs_ < params_.first_n_token_no_eos) logits[index(eos_)] = kNever;
+/// The token that golden_token_ids asks for now, or −1.
+int32_t Sampler::forced_token() const {
+  const auto output = static_cast<std::size_t>(num_outputs());
+  const std::vector<int32_t>& golden = params_->golden_token_ids;
+  return output < golden.size() ? golden[output] : -1;
 }
 
-int32_t Sampler::choose(const std::vector<double>& logits, int64_t position) const {
-  std::vector<int32_t> tokens = ranked_tokens(logits);
-  if (params_.temperature == 0) return tokens[0];
-  if (params_.top_k > 0) {
-    tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(params_.top_k)));
-  }
-  const double top = logits[index(tokens[0])];
-  std::vector<double> mass;  // running sums of unnormalised probabilities
-  double total = 0;
-  for (const int32_t token : tokens) {
-    total += std::exp((logits[index(token)] - top) / params_.temperature);
-    mass.push_back(total);
-  }
-  const auto nucleus = std::lower_bound(mass.begin(), mass.end(), params_.top_p * total);
-  double kept = nucleus == mass.end() ? total : *nucleus;
-  for (std::size_t i = 1; i < tokens.size(); ++i) {
-    if (mass[i] - mass[i - 1] < params_.min_p) {
-      kept = std::min(kept, mass[i - 1]);
-      break;
-    }
-  }
-  const double draw = uniform(seed_, position, Stream::kTarget) * kept;
-  const auto chosen = std::upper_bound(mass.begin(), mass.end(), draw);
-  return tokens[static_cast<std::size_t>(std::min(chosen - mass.begin(), std::ssize(tokens) - 1))];
+bool Sampler::wants_logprobs() const {
+  return params_->logprobs || params_->top_logprobs > 0;
 }
 
 Draw Sampler::draw(std::span<const float> logits, int64_t position, std::vector<double>& scratch) {
-  Draw draw;
-  draw.finite = is_usable(logits);
-  if (!draw.finite) return draw;
-  scratch.assign(logits.begin(), logits.end());
-  process(scratch);
-  draw.finite = *std::max_element(scratch.begin(), scratch.end()) > kNever;
-  if (!draw.finite) return draw;
-  const auto output = static_cast<std::size_t>(num_outputs_);
-  const auto& golden = params_.golden_token_ids;
-  const bool forced = output < golden.size() && golden[output] >= 0;
-  const int32_t token = forced ? golden[output] : choose(scratch, position);
-  draw.token = token;
-  if (params_.logprobs || params_.top_logprobs > 0) {
-    draw = score(logits, token, params_.top_logprobs);
+  const Peak peak = peak_of(logits);
+  if (!peak.usable) return {.finite = false};
+  Draw draw{.token = forced_token()};
+  const bool processed = wants_logprobs() && params_->processed_logprobs;
+  if (processed || (draw.token < 0 && (params_->temperature != 0 || edits_.any()))) {
+    draw_processed(logits, position, scratch, draw);
+  } else if (draw.token < 0) {
+    draw.token = static_cast<int32_t>(peak.index);
   }
-  count(token);
+  draw.finite = draw.token >= 0;
+  if (!draw.finite) return draw;
+  if (wants_logprobs() && !processed) report_model(logits, peak, params_->top_logprobs, draw);
+  edits_.count_output(draw.token);
   return draw;
 }
 
+/// Draws from the processed distribution unless a token is forced, and reports it if it is asked
+/// for; token stays −1 when nothing can be drawn.
+void Sampler::draw_processed(
+    std::span<const float> logits, int64_t position, std::vector<double>& scratch, Draw& draw
+) {
+  scratch.assign(logits.begin(), logits.end());
+  edits_.apply(scratch);
+  const std::span<const double> row(scratch);
+  const Peak peak = peak_of(row);
+  if (draw.token < 0 && !peak.usable) return;
+  Distribution distribution(row, peak, *params_);
+  if (draw.token < 0) {
+    draw.token = distribution.token_at(uniform(seed_, position, Stream::kTarget));
+  }
+  if (wants_logprobs() && params_->processed_logprobs) {
+    report(row, distribution, params_->top_logprobs, draw);
+  }
+}
+
 double log_probability(std::span<const float> logits, int32_t token) {
-  const double top = *std::max_element(logits.begin(), logits.end());
-  double total = 0;
-  for (const float logit : logits)
-    total += std::exp(logit - top);
-  return logits[index(token)] - top - std::log(total);
+  return ModelDistribution(logits, peak_of(logits)).logprob(token);
 }
 
 Draw score(std::span<const float> logits, int32_t token, int64_t top) {
-  Draw draw;
-  draw.finite = is_usable(logits);
-  if (!draw.finite) return draw;
-  draw.token = token;
-  draw.logprob = static_cast<float>(log_probability(logits, token));
-  std::vector<int32_t> best = ranked_tokens(logits);
-  best.resize(std::min(best.size(), static_cast<std::size_t>(top)));
-  for (const int32_t id : best)
-    draw.top.push_back({id, static_cast<float>(log_probability(logits, id))});
+  const Peak peak = peak_of(logits);
+  if (!peak.usable) return {.finite = false};
+  Draw draw{.token = token};
+  report_model(logits, peak, top, draw);
   return draw;
 }
 

@@ -1,14 +1,16 @@
 // From a row of logits to a token: one sequence's sampler.
 //
 // Everything here is a pure function of the logits, the parameters, the tokens before and the
-// position, computed in a fixed order in double; so a text never depends on what shares the batch.
+// position, in double and whole numbers and in a fixed order; so a text never depends on what
+// shares the batch, on threads or on the instruction set. docs/sampling.md has the pipeline.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
+#include "sampling/logit_edits.h"
 #include "sampling/params.h"
 
 namespace di::sampling {
@@ -17,25 +19,30 @@ namespace di::sampling {
 struct TokenLogprob {
   int32_t token = 0;
   float logprob = 0;
+
+  bool operator==(const TokenLogprob&) const = default;
 };
 
 /// One draw.
 struct Draw {
   int32_t token = -1;
-  float logprob = 0;  ///< ln of its probability, of the model or as processed; 0 unless asked for
-  std::vector<TokenLogprob> top;  ///< the best tokens of that distribution, best first
+  float logprob = 0;  ///< ln of its probability, −9999 at least, of the model's own distribution or
+                      ///< the processed one; 0 unless logprobs or top_logprobs asks for it
+  std::vector<TokenLogprob> top = {};  ///< the best tokens of that distribution, best first
   bool finite = true;  ///< false: the row held a NaN or +∞, or nothing can be drawn; token is −1
+
+  bool operator==(const Draw&) const = default;
 };
 
 /// Draws one sequence's tokens and keeps what penalties and limits count.
 ///
 /// Thread: one at a time. Cheap to build; costs memory for the ids of the sequence only when a
-/// penalty is set.
+/// penalty is set. Copies go on by themselves.
 class Sampler {
  public:
   /// `prompt`: counted by the repetition penalty. `outputs`: tokens that this choice already has
   /// (after preemption); the sampler continues behind them as if it had drawn them itself.
-  /// `params` is validated and has a seed; `eos` is the model's end token.
+  /// `params` is validated and copied; `eos` is the model's end token and `seed` the choice's own.
   Sampler(
       const SamplingParams& params,
       int32_t eos,
@@ -44,33 +51,37 @@ class Sampler {
       std::span<const int32_t> outputs
   );
 
-  /// Draws the token that follows position `position`, and counts it.
-  /// `scratch` is overwritten: [vocab_size], the caller's, so that rows can be drawn in parallel.
+  /// Draws the token that follows position `position`, and counts it. A draw that is not finite
+  /// counts nothing; the sequence is to be ended.
+  /// `scratch` is the caller's, so that rows can be drawn in parallel; it is overwritten and grows
+  /// to [vocab_size] when a draw needs it.
   Draw draw(std::span<const float> logits, int64_t position, std::vector<double>& scratch);
 
   /// Tokens drawn so far, those of `outputs` included.
-  int64_t num_outputs() const { return num_outputs_; }
+  int64_t num_outputs() const { return edits_.num_outputs(); }
 
   /// True when `token` ends the choice by itself: EOS unless ignored, or a stop token.
   bool is_end(int32_t token) const;
 
  private:
-  void count(int32_t token);
-  void process(std::vector<double>& logits) const;
-  int32_t choose(const std::vector<double>& logits, int64_t position) const;
+  int32_t forced_token() const;
+  bool wants_logprobs() const;
+  void draw_processed(
+      std::span<const float> logits, int64_t position, std::vector<double>& scratch, Draw& draw
+  );
 
-  SamplingParams params_;
+  std::shared_ptr<const SamplingParams> params_;
   int32_t eos_;
   uint64_t seed_;
-  int64_t num_outputs_ = 0;
-  std::unordered_map<int32_t, int64_t> counts_;  ///< times in the output, of tokens with a penalty
+  LogitEdits edits_;
 };
 
-/// The model's own logprob of `token`, in double. The row must hold no NaN and no +∞.
+/// ln of the probability that the model itself gives `token`, in double. The row has no NaN, no +∞
+/// and something above −∞.
 double log_probability(std::span<const float> logits, int32_t token);
 
-/// The model's own logprob of a given token and its `top` best tokens, as a draw that had to give
-/// `token`: what prompt logprobs are made of. A row with a NaN or +∞ gives finite = false.
+/// What a draw of `token` would report: its logprob and the `top` best tokens, of the model's own
+/// distribution. Prompt logprobs are made of these. finite is false as it is in a draw.
 Draw score(std::span<const float> logits, int32_t token, int64_t top);
 
 }  // namespace di::sampling
