@@ -10,6 +10,7 @@ const char* name_of(ErrorCode code) {
     case ErrorCode::kUnsupported: return "unsupported";
     case ErrorCode::kOutOfMemory: return "out_of_memory";
     case ErrorCode::kIo: return "io";
+    case ErrorCode::kBusy: return "busy";
   }
   return "unknown";
 }

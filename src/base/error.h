@@ -15,6 +15,7 @@ enum class ErrorCode {
   kUnsupported,      ///< well formed, but this build or machine cannot do it
   kOutOfMemory,      ///< the plan does not fit; the message holds the numbers
   kIo,               ///< the operating system refused a read, write or map
+  kBusy,             ///< a queue is full; the same request may be taken later
 };
 
 /// The stable lower-case name of a code, used in JSON output.

@@ -9,9 +9,11 @@
 #include "bench/load_bench.h"
 #include "bench/memory_bench.h"
 #include "bench/ops_bench.h"
+#include "bench/scheduler_bench.h"
 #include "bench/tokenizer_bench.h"
 #include "cli/commands.h"
 #include "cli/runtime.h"
+#include "sched/traffic.h"
 
 namespace di::cli {
 namespace {
@@ -117,6 +119,31 @@ void add_tokenizer(CLI::App& bench) {
   command->callback([options] { bench::bench_tokenizer(*options, print_line); });
 }
 
+void add_scheduler(CLI::App& bench) {
+  const auto options = std::make_shared<bench::SchedulerBenchOptions>();
+  CLI::App* command = bench.add_subcommand(
+      "scheduler", "Scheduling policies on simulated traffic, and the host time of a step"
+  );
+  command->add_option("--traffic", options->traffic, "What arrives")
+      ->check(CLI::IsMember(sched::scenario_names()))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of the traffic")->capture_default_str();
+  command->add_option("--lag", options->lag, "Steps in flight while the next one is planned")
+      ->check(CLI::Range(0, 8))
+      ->capture_default_str();
+  command->add_option("--blocks", options->num_blocks, "Blocks of the cache; 0: the traffic's own")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--max-step-ms",
+          options->max_step_ms,
+          "Target of steps with decode rows in ms; 0: none; below 0: the traffic's own"
+      )
+      ->capture_default_str();
+  command->callback([options] { bench::bench_scheduler(*options, print_line); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
@@ -128,6 +155,7 @@ void add_bench(CLI::App& app) {
   add_ops(*bench, options);
   add_layer(*bench, options);
   add_tokenizer(*bench);
+  add_scheduler(*bench);
 }
 
 }  // namespace di::cli

@@ -145,14 +145,13 @@ void print_text(const Json& json, int indent) {
 }
 
 void run(const InspectOptions& options) {
-  const ops::OpTable& ops = select_ops(options.runtime.backend);
+  const ops::OpTable& ops =
+      engine::select_ops(options.runtime.backend.backend, options.runtime.backend.isa);
   ThreadPool pool(options.runtime.backend.threads);
-  const std::string folder = find_model(options.runtime.model);
+  const std::string folder = engine::find_model(options.runtime.model);
   const auto checkpoint = checkpoint::Checkpoint::open(folder, pool);
   const ModelConfig& config = checkpoint.config();
-  const int64_t context = options.runtime.context > 0
-                              ? options.runtime.context
-                              : std::min<int64_t>(8192, config.max_position_embeddings);
+  const int64_t context = engine::resolve_context({.context = options.runtime.context}, config);
   const Json report = Json::Object{
       {"model", Json(folder)},
       {"configuration", config_json(config)},

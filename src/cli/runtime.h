@@ -8,9 +8,9 @@
 #include <CLI/CLI.hpp>
 
 #include "base/thread_pool.h"
-#include "model/memory_plan.h"
+#include "engine/loaded_model.h"
+#include "engine/options.h"
 #include "model/session.h"
-#include "text/tokenizer.h"
 
 namespace di::cli {
 
@@ -35,13 +35,6 @@ void add_model_option(CLI::App& command, std::string& model);
 void add_backend_options(CLI::App& command, BackendOptions& options);
 void add_runtime_options(CLI::App& command, RuntimeOptions& options);
 
-/// The model folder meant by --model: as given, or models/seedling of the working folder, or of the
-/// source tree that this program was built in. Throws Error{kNotFound} naming the places tried.
-std::string find_model(const std::string& model);
-
-/// The op table that the flags ask for. Throws Error{kUnsupported} or Error{kInvalidArgument}.
-const ops::OpTable& select_ops(const BackendOptions& options);
-
 /// A model ready to run one sequence.
 class Runtime {
  public:
@@ -54,10 +47,10 @@ class Runtime {
   /// Feeds a prompt in chunks; the logits of its last row.
   std::vector<float> prefill(model::Session& session, std::span<const int32_t> tokens) const;
 
-  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
-  const ModelConfig& config() const { return model_.config; }
+  const text::Tokenizer& tokenizer() const { return *loaded_.tokenizer; }
+  const ModelConfig& config() const { return loaded_.model.config; }
   const ops::OpTable& ops() const { return ops_; }
-  const std::string& folder() const { return checkpoint_->folder(); }
+  const std::string& folder() const { return loaded_.checkpoint->folder(); }
   int64_t context() const { return context_; }
   int64_t chunk() const { return chunk_; }
 
@@ -66,9 +59,7 @@ class Runtime {
   ThreadPool pool_;
   Arena scratch_;
   ops::Exec exec_{pool_, scratch_};
-  std::unique_ptr<checkpoint::Checkpoint> checkpoint_;
-  std::unique_ptr<text::Tokenizer> tokenizer_;
-  model::Model model_;
+  engine::LoadedModel loaded_;
   std::unique_ptr<cache::KvCache> cache_;
   int64_t context_ = 0;
   int64_t chunk_ = 0;

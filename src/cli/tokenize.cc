@@ -25,7 +25,7 @@ struct TextOptions {
 };
 
 text::Tokenizer load_tokenizer(const TextOptions& options) {
-  return text::Tokenizer::load(find_model(options.model) + "/tokenizer.json");
+  return text::Tokenizer::load(engine::find_model(options.model) + "/tokenizer.json");
 }
 
 std::string input_text(const TextOptions& options) {

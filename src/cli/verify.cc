@@ -65,7 +65,7 @@ void print_case(const verify::CaseReport& report, bool quiet, Totals& totals) {
 }
 
 void verify_model(const VerifyOptions& options, Totals& totals) {
-  const ops::OpTable& ops = select_ops(options.backend);
+  const ops::OpTable& ops = engine::select_ops(options.backend.backend, options.backend.isa);
   ThreadPool pool(options.backend.threads);
   fmt::print("backend {}, {}, {} threads\n", ops.name, ops.isa, pool.num_threads());
   const bool exact = options.exact || options.backend.backend == "ref";

@@ -56,11 +56,16 @@ MemoryPlan plan_memory(
   const cache::Layout layout = cache::make_layout(config);
   MemoryPlan plan;
   plan.weights = weight_storage_bytes(checkpoint, ops);
-  plan.blocks =
-      limits.num_sequences * ceil_div(limits.context, cache::kBlockTokens) * layout.block_bytes;
+  const int64_t num_blocks =
+      limits.num_blocks > 0
+          ? limits.num_blocks
+          : limits.num_sequences * ceil_div(limits.context, cache::kBlockTokens);
+  plan.blocks = num_blocks * layout.block_bytes;
   plan.slots = limits.num_sequences * layout.slot_bytes;
   plan.scratch = limits.chunk * scratch_bytes_per_row(config);
-  plan.logits = limits.num_sequences * config.vocab_size * static_cast<int64_t>(sizeof(float));
+  const int64_t num_logit_rows =
+      limits.num_logit_rows > 0 ? limits.num_logit_rows : limits.num_sequences;
+  plan.logits = num_logit_rows * config.vocab_size * static_cast<int64_t>(sizeof(float));
   return plan;
 }
 

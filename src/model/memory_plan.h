@@ -14,7 +14,9 @@ namespace di::model {
 struct MemoryLimits {
   int64_t context = 0;  ///< tokens of a sequence
   int64_t num_sequences = 1;
-  int64_t chunk = 0;  ///< rows of a step at most
+  int64_t chunk = 0;           ///< rows of a step at most
+  int64_t num_blocks = 0;      ///< of the cache; 0: every sequence may fill its context
+  int64_t num_logit_rows = 0;  ///< of a step at most; 0: one a sequence
 };
 
 /// Bytes by purpose. Pages of the checkpoint that are read in place (embedding, Engram tables) are

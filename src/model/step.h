@@ -33,9 +33,9 @@ struct SequenceInput {
   int64_t prompt_length = 0;  ///< of the whole prompt; bounded replay counts from its end
   LogitRows logits = LogitRows::kLast;
 
-  std::span<const uint8_t> is_image;          ///< for each of `tokens`, or empty: none
-  std::span<const uint8_t> history_is_image;  ///< for each of `history`, or empty: none
-  std::span<const RowEmbedding> embeddings;   ///< rows with an embedding of their own
+  std::span<const uint8_t> is_image = {};          ///< for each of `tokens`, or empty: none
+  std::span<const uint8_t> history_is_image = {};  ///< for each of `history`, or empty: none
+  std::span<const RowEmbedding> embeddings = {};   ///< rows with an embedding of their own
 };
 
 /// Bounded replay of the decoder layers at prefill: only the last `keep` prompt rows pass through

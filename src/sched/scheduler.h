@@ -80,6 +80,7 @@ struct StepPlan {
   int64_t num_prefill_rows = 0;
 
   bool has_rows() const { return !sequences.empty(); }
+  int64_t num_rows() const { return num_decode_rows + num_prefill_rows; }
 };
 
 /// What became of one sequence's draw.

@@ -1,0 +1,49 @@
+#include "engine/cache_size.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/math.h"
+
+namespace di::engine {
+
+CacheSize plan_cache(
+    const EngineOptions& options,
+    const checkpoint::Checkpoint& checkpoint,
+    const ops::OpTable& ops,
+    int64_t context,
+    int64_t available
+) {
+  const int64_t least = ceil_div(context, cache::kBlockTokens);
+  if (options.num_blocks > 0 && options.num_blocks < least) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "num_blocks is {}, a sequence of {} tokens needs {}; raise num_blocks or lower context",
+            options.num_blocks,
+            context,
+            least
+        )
+    );
+  }
+  const auto budget =
+      static_cast<int64_t>(static_cast<double>(available) * options.memory_utilization);
+  model::MemoryLimits limits{
+      .context = context,
+      .num_sequences = options.max_num_seqs,
+      .chunk = options.max_num_batched_tokens,
+      .num_blocks = options.num_blocks > 0 ? options.num_blocks : least,
+      .num_logit_rows = options.max_num_batched_tokens};
+  const model::MemoryPlan least_plan = plan_memory(checkpoint, ops, limits);
+  model::require_fit(least_plan, limits, budget);
+  if (options.num_blocks > 0) return {options.num_blocks, least_plan};
+
+  const int64_t block_bytes = std::max<int64_t>(least_plan.blocks / least, 1);
+  const int64_t room = least + (budget - least_plan.total()) / block_bytes;
+  limits.num_blocks = std::min(options.max_num_seqs * least, room);
+  return {limits.num_blocks, plan_memory(checkpoint, ops, limits)};
+}
+
+}  // namespace di::engine

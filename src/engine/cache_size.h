@@ -1,0 +1,32 @@
+// How many blocks an engine gets, and whether all of it fits this machine; known before a weight is
+// read.
+#pragma once
+
+#include <cstdint>
+
+#include "checkpoint/checkpoint.h"
+#include "engine/options.h"
+#include "model/memory_plan.h"
+#include "ops/ops.h"
+
+namespace di::engine {
+
+/// The cache's size and the memory of everything.
+struct CacheSize {
+  int64_t num_blocks = 0;
+  model::MemoryPlan plan;
+};
+
+/// The blocks that `options` ask for; or, when they leave it open, what max_num_seqs sequences of
+/// `context` tokens can need, at most what memory_utilization of `available` bytes has room for.
+/// Throws Error{kOutOfMemory} with every number when not even one sequence fits, and
+/// Error{kInvalidArgument} when num_blocks is given and holds no whole sequence.
+CacheSize plan_cache(
+    const EngineOptions& options,
+    const checkpoint::Checkpoint& checkpoint,
+    const ops::OpTable& ops,
+    int64_t context,
+    int64_t available
+);
+
+}  // namespace di::engine

@@ -1,0 +1,238 @@
+#include "engine/device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "ops/traced_ops.h"
+
+namespace di::engine {
+namespace {
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+TraceRecorder::Track track_of(const StepInputs& inputs) {
+  return inputs.trace == nullptr ? TraceRecorder::Track() : inputs.trace->track("compute");
+}
+
+}  // namespace
+
+Device::Device(
+    const model::Model& model,
+    const ops::OpTable& ops,
+    cache::KvCache& cache,
+    ThreadPool& pool,
+    const model::Replay& replay
+)
+    : model_(model),
+      ops_(ops),
+      cache_(cache),
+      exec_{pool, scratch_, nullptr},
+      replay_(replay),
+      entries_(static_cast<std::size_t>(cache.slot_pool().size())),
+      expert_counter_(model.config.moe.n_routed_experts) {}
+
+StepResult Device::run(const StepInputs& inputs) {
+  StepResult result;
+  const double start = now_seconds();
+  try {
+    result = run_checked(inputs);
+  } catch (const std::exception& error) {
+    result = {};
+    result.error = error.what();
+    end_all(inputs);
+  }
+  result.step = inputs.step;
+  result.start = start;
+  result.seconds = now_seconds() - start;
+  return result;
+}
+
+void Device::end_all(const StepInputs& inputs) {
+  for (const SequenceOrder& order : inputs.sequences)
+    entries_[static_cast<std::size_t>(order.rows.slot)].ended = true;
+  for (const ForkOrder& order : inputs.forks)
+    entries_[static_cast<std::size_t>(order.fork.child_slot)].ended = true;
+}
+
+StepResult Device::run_checked(const StepInputs& inputs) {
+  step_.sequences.clear();
+  draws_.clear();
+  scores_.clear();
+  num_logit_rows_ = 0;
+  expert_counter_.reset();
+
+  StepResult result;
+  result.sequences.resize(inputs.sequences.size() + inputs.forks.size());
+  auto next = result.sequences.begin();
+  for (const SequenceOrder& order : inputs.sequences)
+    add_rows(order, *next++);
+  if (!step_.sequences.empty()) {
+    const std::vector<float> logits = forward(inputs);
+    const TraceScope scope(
+        inputs.trace.get(), track_of(inputs), "draw", {{"rows", std::ssize(draws_)}}
+    );
+    for (const ForkOrder& order : inputs.forks)
+      add_fork(order, *next++);
+    score(logits);
+    draw(logits);
+  }
+  result.expert_max = expert_counter_.max();
+  result.expert_mean = expert_counter_.mean();
+  return result;
+}
+
+std::vector<float> Device::forward(const StepInputs& inputs) {
+  const model::ForwardOptions options{.replay = replay_, .observer = &expert_counter_};
+  if (inputs.trace == nullptr) {
+    return model::forward(model_, step_, cache_, ops_, exec_, options).logits;
+  }
+  const TraceRecorder::Track track = track_of(inputs);
+  const TraceScope scope(inputs.trace.get(), track, "forward", {{"step", inputs.step}});
+  ops::TracedOps traced(ops_, *inputs.trace, track);
+  exec_.observer = &traced;
+  std::vector<float> logits =
+      model::forward(model_, step_, cache_, traced.table(), exec_, options).logits;
+  exec_.observer = nullptr;
+  return logits;
+}
+
+void Device::start(
+    Entry& entry, std::shared_ptr<const Admission> admission, std::vector<int32_t> blocks
+) {
+  entry.tokens = admission->tokens;
+  entry.block_table = std::move(blocks);
+  entry.ended = false;
+  const std::span tokens(entry.tokens);
+  const auto num_prompt = static_cast<std::size_t>(admission->num_prompt_tokens);
+  entry.sampler = std::make_unique<sampling::Sampler>(
+      *admission->sampling,
+      static_cast<int32_t>(model_.config.tokens.eos_token_id),
+      admission->seed,
+      tokens.first(num_prompt),
+      tokens.subspan(num_prompt)
+  );
+  entry.admission = std::move(admission);
+}
+
+bool Device::wants_scores(const Entry& entry, const sched::PlannedSequence& rows) const {
+  const Admission& admission = *entry.admission;
+  const int64_t last_scored_row = admission.num_prompt_tokens - 2;
+  return admission.scores_prompt && rows.start <= last_scored_row &&
+         rows.start + rows.num_rows > admission.num_prompt_logprobs;
+}
+
+void Device::add_rows(const SequenceOrder& order, SequenceResult& result) {
+  const sched::PlannedSequence& rows = order.rows;
+  result.id = rows.id;
+  Entry& entry = entries_[static_cast<std::size_t>(rows.slot)];
+  if (rows.admitted) {
+    start(entry, order.admission, rows.new_blocks);
+  } else {
+    entry.block_table.insert(
+        entry.block_table.end(), rows.new_blocks.begin(), rows.new_blocks.end()
+    );
+  }
+  if (entry.ended) {
+    result.skipped = rows.samples;
+    return;
+  }
+  DI_CHECK(rows.start + rows.num_rows <= std::ssize(entry.tokens), "a row's token is known");
+  const bool scores = wants_scores(entry, rows);
+  const std::span<const int32_t> tokens(entry.tokens);
+  const auto first = static_cast<std::size_t>(rows.start);
+  const auto count = static_cast<std::size_t>(rows.num_rows);
+  step_.sequences.push_back(
+      {.tokens = tokens.subspan(first, count),
+       .start = rows.start,
+       .history = tokens.first(first),
+       .slot = rows.slot,
+       .block_table = entry.block_table.data(),
+       .prompt_length = entry.admission->num_prompt_tokens,
+       .logits = scores         ? model::LogitRows::kAll
+                 : rows.samples ? model::LogitRows::kLast
+                                : model::LogitRows::kNone}
+  );
+  if (scores) {
+    const int64_t begin = std::max(rows.start, entry.admission->num_prompt_logprobs);
+    const int64_t end =
+        std::min(rows.start + rows.num_rows, entry.admission->num_prompt_tokens - 1);
+    scores_.push_back(
+        {&entry, &result, num_logit_rows_ + begin - rows.start, begin + 1, end - begin}
+    );
+    num_logit_rows_ += rows.num_rows - (rows.samples ? 1 : 0);
+  }
+  if (rows.samples) draws_.push_back({&entry, &result, num_logit_rows_++});
+}
+
+void Device::add_fork(const ForkOrder& order, SequenceResult& result) {
+  const sched::Fork& fork = order.fork;
+  result.id = fork.child;
+  cache_.copy_slot(fork.parent_slot, fork.child_slot);
+  if (fork.tail_from >= 0) cache_.copy_block(fork.tail_from, fork.tail_to);
+  Entry& child = entries_[static_cast<std::size_t>(fork.child_slot)];
+  start(child, order.admission, fork.blocks);
+  const Entry* parent = &entries_[static_cast<std::size_t>(fork.parent_slot)];
+  const auto row = std::find_if(draws_.begin(), draws_.end(), [&](const PlannedDraw& draw) {
+    return draw.entry == parent;
+  });
+  DI_CHECK(row != draws_.end(), "a fork happens in the step that draws its parent's first token");
+  const int64_t logits_row = row->logits_row;
+  draws_.push_back({&child, &result, logits_row});
+}
+
+void Device::draw(const std::vector<float>& logits) {
+  const int64_t vocab = model_.config.vocab_size;
+  const auto run = [&](int64_t begin, int64_t end) {
+    std::vector<double> scratch;
+    for (int64_t i = begin; i < end; ++i) {
+      const PlannedDraw& planned = draws_[static_cast<std::size_t>(i)];
+      Entry& entry = *planned.entry;
+      const std::span row(
+          logits.data() + planned.logits_row * vocab, static_cast<std::size_t>(vocab)
+      );
+      SequenceResult& result = *planned.result;
+      result.draw = entry.sampler->draw(row, std::ssize(entry.tokens) - 1, scratch);
+      result.sampled = true;
+      if (!result.draw.finite) {
+        result.end = DrawEnd::kNotFinite;
+      } else {
+        entry.tokens.push_back(result.draw.token);
+        if (entry.sampler->is_end(result.draw.token)) {
+          const bool eos = result.draw.token == model_.config.tokens.eos_token_id;
+          result.end = eos ? DrawEnd::kEos : DrawEnd::kStopToken;
+        }
+      }
+      entry.ended = result.end != DrawEnd::kGoesOn;
+    }
+  };
+  const int64_t count = std::ssize(draws_);
+  const int64_t num_threads = exec_.pool.num_threads();
+  exec_.pool.parallel_for(count, std::max<int64_t>(1, ceil_div(count, num_threads)), run);
+}
+
+void Device::score(const std::vector<float>& logits) {
+  const int64_t vocab = model_.config.vocab_size;
+  for (const PlannedScores& planned : scores_) {
+    std::vector<sampling::Draw>& scores = planned.result->prompt_scores;
+    scores.resize(static_cast<std::size_t>(planned.count));
+    const auto run = [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const std::span row(
+            logits.data() + (planned.logits_row + i) * vocab, static_cast<std::size_t>(vocab)
+        );
+        const auto token = static_cast<std::size_t>(planned.first_token + i);
+        scores[static_cast<std::size_t>(i)] = sampling::score(
+            row, planned.entry->tokens[token], planned.entry->admission->sampling->top_logprobs
+        );
+      }
+    };
+    exec_.pool.parallel_for(planned.count, 1, run);
+  }
+}
+
+}  // namespace di::engine

@@ -1,0 +1,240 @@
+// Opening and closing an engine, and what enters it.
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "engine/admission.h"
+#include "engine/cache_size.h"
+#include "engine/state.h"
+#include "sampling/philox.h"
+
+namespace di::engine {
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Engine::~Engine() = default;
+
+std::unique_ptr<Engine> Engine::open(
+    const EngineOptions& options, const checkpoint::LoadProgress& progress
+) {
+  validate(options);
+  auto state = std::make_unique<State>();
+  State& s = *state;
+  s.options = options;
+  s.ops = &select_ops(options.backend, options.isa);
+  s.pool = std::make_unique<ThreadPool>(options.threads);
+  auto checkpoint = open_checkpoint(find_model(options.model), *s.pool);
+  const ModelConfig& config = checkpoint->config();
+  s.context = resolve_context(options, config);
+  const model::Replay replay = resolve_replay(options, config);
+  const CacheSize size =
+      plan_cache(options, *checkpoint, *s.ops, s.context, model::available_memory());
+  s.memory_plan = size.plan;
+
+  s.loaded = load(std::move(checkpoint), *s.ops, *s.pool, progress);
+  s.cache = std::make_unique<cache::KvCache>(
+      cache::make_layout(s.loaded.model.config), size.num_blocks, options.max_num_seqs
+  );
+  s.scheduler = std::make_unique<sched::Scheduler>(
+      sched::SchedulerOptions{
+          .max_num_batched_tokens = options.max_num_batched_tokens,
+          .max_num_seqs = options.max_num_seqs,
+          .max_step_seconds = options.max_step_ms / 1e3,
+          .patience_seconds = options.patience_seconds},
+      s.cache->block_pool(),
+      s.cache->slot_pool()
+  );
+  s.flops = std::make_unique<model::FlopsCounter>(s.loaded.model.config, replay);
+  s.window = std::make_unique<StatsWindow>(
+      StatsOptions{
+          .max_num_batched_tokens = options.max_num_batched_tokens,
+          .peak_flops = options.peak_flops},
+      steady_seconds()
+  );
+  s.runner = std::make_unique<Runner>(
+      std::make_unique<Device>(s.loaded.model, *s.ops, *s.cache, *s.pool, replay)
+  );
+  return std::unique_ptr<Engine>(new Engine(std::move(state)));
+}
+
+std::optional<Refusal> Engine::add(Request request) {
+  std::optional<Refusal> refusal = state_->check(request);
+  if (refusal) {
+    state_->window->add_refusal();
+  } else {
+    state_->window->add_request();
+    state_->take(std::move(request));
+  }
+  return refusal;
+}
+
+std::optional<Refusal> Engine::State::check(const Request& request) const {
+  if (requests.contains(request.id)) {
+    return Refusal{
+        ErrorCode::kInvalidArgument,
+        fmt::format("request id \"{}\" is that of a request which still runs", request.id)};
+  }
+  const AdmissionLimits limits{
+      .vocab_size = loaded.model.config.vocab_size,
+      .context = context,
+      .replay = options.replay,
+      .max_queued_requests = options.max_queued_requests,
+      .max_queued_tokens = options.max_queued_tokens};
+  return check_request(request, limits, scheduler->counts());
+}
+
+void Engine::State::take(Request request) {
+  auto live = std::make_unique<LiveRequest>();
+  live->arrival = steady_seconds();
+  sampling::SamplingParams params = request.sampling;
+  const uint64_t seed =
+      params.seed.value_or(sampling::choice_seed(options.seed, static_cast<int64_t>(++num_requests))
+      );
+  params.seed = seed;
+  live->sampling = std::make_shared<const sampling::SamplingParams>(std::move(params));
+  live->request = std::move(request);
+
+  const auto num_prompt = std::ssize(live->request.prompt_token_ids);
+  const bool wants_text = live->request.detokenize || !live->sampling->stop.empty();
+  const sched::SequenceId first = next_sequence;
+  for (int64_t index = 0; index < live->sampling->n; ++index) {
+    live->choices.push_back(std::make_unique<Choice>(ChoiceSpec{
+        .id = next_sequence++,
+        .index = index,
+        .seed = sampling::choice_seed(seed, index),
+        .num_prompt_tokens = num_prompt,
+        .context = context,
+        .sampling = live->sampling,
+        .tokenizer = wants_text ? loaded.tokenizer.get() : nullptr}));
+    Choice& choice = *live->choices.back();
+    choices[choice.spec().id] = {live.get(), &choice};
+    const double timeout = live->request.timeout_seconds;
+    sched::SequenceSpec spec{
+        .id = choice.spec().id,
+        .fork_of = index == 0 ? sched::kNoSequence : first,
+        .user = static_cast<int64_t>(std::hash<std::string>()(live->request.user)),
+        .priority = live->request.priority,
+        .arrival = live->arrival,
+        .prompt_tokens = num_prompt,
+        .max_tokens = choice.max_tokens(),
+        .max_chunk_rows = options.chunk};
+    if (timeout > 0) spec.deadline = live->arrival + timeout;
+    scheduler->add(spec);
+  }
+  const std::string id = live->request.id;
+  requests[id] = std::move(live);
+}
+
+bool Engine::abort(const std::string& request_id) {
+  State& s = *state_;
+  const auto found = s.requests.find(request_id);
+  if (found == s.requests.end()) return false;
+  std::vector<sched::SequenceId> ids;
+  for (const auto& choice : found->second->choices) {
+    if (!choice->ended()) ids.push_back(choice->spec().id);
+  }
+  for (const sched::SequenceId id : ids) {
+    s.scheduler->finish(id);
+    s.end_from_outside(id, FinishReason::kAborted, "");
+  }
+  return true;
+}
+
+Output& Engine::State::news_of(LiveRequest& request) {
+  if (request.news_batch != news_batch) {
+    request.news_batch = news_batch;
+    request.news_index = news.size();
+    news.push_back(
+        {.request_id = request.request.id,
+         .num_prompt_tokens = std::ssize(request.request.prompt_token_ids)}
+    );
+  }
+  return news[request.news_index];
+}
+
+ChoiceOutput& Engine::State::news_of(LiveRequest& request, int64_t choice) {
+  std::vector<ChoiceOutput>& outputs = news_of(request).choices;
+  const auto found = std::find_if(outputs.begin(), outputs.end(), [&](const ChoiceOutput& output) {
+    return output.index == choice;
+  });
+  if (found != outputs.end()) return *found;
+  outputs.push_back({.index = choice});
+  return outputs.back();
+}
+
+void Engine::State::end_choice(const ChoiceOwner& owner) {
+  LiveRequest& request = *owner.request;
+  const double now = steady_seconds();
+  const FinishedChoice finished{
+      .reason = *owner.choice->finish_reason(),
+      .prompt_tokens = owner.choice->spec().num_prompt_tokens,
+      .output_tokens = std::ssize(owner.choice->outputs()),
+      .ttft_seconds = request.first_token - request.arrival,
+      .total_seconds = now - request.arrival};
+  if (record) {
+    record->finished.push_back(finished);
+  } else {
+    window->add_ending(now, finished);
+  }
+  choices.erase(owner.choice->spec().id);
+  if (++request.num_ended < std::ssize(request.choices)) return;
+  news_of(request).finished = true;
+  const std::string id = request.request.id;
+  requests.erase(id);
+}
+
+void Engine::State::end_from_outside(
+    sched::SequenceId id, FinishReason reason, const std::string& message
+) {
+  const auto found = choices.find(id);
+  if (found == choices.end()) return;
+  const ChoiceOwner owner = found->second;
+  owner.choice->end(reason, message, news_of(*owner.request, owner.choice->spec().index));
+  end_choice(owner);
+}
+
+Stats Engine::stats() const {
+  return state_->window->stats(steady_seconds(), state_->scheduler->counts());
+}
+
+void Engine::trace(const std::string& path, int64_t num_steps) {
+  state_->tracer.start(path, num_steps);
+}
+
+bool Engine::has_work() const {
+  return !state_->requests.empty() || !state_->news.empty() || !state_->in_flight.empty();
+}
+
+const EngineOptions& Engine::options() const {
+  return state_->options;
+}
+const ModelConfig& Engine::config() const {
+  return state_->loaded.model.config;
+}
+const text::Tokenizer& Engine::tokenizer() const {
+  return *state_->loaded.tokenizer;
+}
+const ops::OpTable& Engine::ops() const {
+  return *state_->ops;
+}
+const std::string& Engine::model_folder() const {
+  return state_->loaded.checkpoint->folder();
+}
+const model::MemoryPlan& Engine::memory_plan() const {
+  return state_->memory_plan;
+}
+int64_t Engine::context() const {
+  return state_->context;
+}
+int64_t Engine::num_blocks() const {
+  return state_->cache->block_pool().size();
+}
+
+}  // namespace di::engine

@@ -1,0 +1,97 @@
+// One text: what a request gives depends on the request alone, bit for bit. Every combination of
+// batch, chunk, asynchrony, preemption and threads is compared with the request run alone.
+#include <random>
+
+#include <fmt/format.h>
+
+#include "engine/testing.h"
+
+namespace di::engine {
+namespace {
+
+using testing::Transcripts;
+
+constexpr int64_t kRequests = 33;
+constexpr int64_t kMaxTokens = 20;
+
+/// Each request by itself: synchronous, whole prompts, one thread, all the memory it wants.
+const Transcripts& each_alone() {
+  static const Transcripts kTranscripts = [] {
+    EngineOptions options = testing::small_options();
+    options.async_scheduling = false;
+    options.max_num_seqs = 1;
+    const auto engine = Engine::open(options);
+    Transcripts all;
+    for (const Request& request : testing::mixed_requests(*engine, kRequests, kMaxTokens))
+      all.merge(testing::run(*engine, {request}));
+    return all;
+  }();
+  return kTranscripts;
+}
+
+struct Setting {
+  int64_t chunk;
+  bool async;
+  bool preempted;
+  int threads;
+
+  std::string name() const {
+    return fmt::format(
+        "chunk {}{}{}, {} threads",
+        chunk,
+        async ? ", asynchronous" : "",
+        preempted ? ", preempted" : "",
+        threads
+    );
+  }
+};
+
+/// Batches of every size from 2 to 33, or a few of them where each step is slow, in random order.
+void compare(const Setting& setting) {
+  EngineOptions options = testing::small_options();
+  options.chunk = setting.chunk;
+  options.async_scheduling = setting.async;
+  options.threads = setting.threads;
+  if (setting.preempted) options.num_blocks = 5;  // one block more than a full context takes
+  const auto engine = Engine::open(options);
+  std::vector<Request> requests = testing::mixed_requests(*engine, kRequests, kMaxTokens);
+  std::mt19937 random(7);
+  const int64_t stride = testing::kSanitized ? 31 : 5;
+  for (int64_t size = 2; size <= kRequests; size += size == 2 ? 1 : stride) {
+    std::shuffle(requests.begin(), requests.end(), random);
+    const std::vector<Request> batch(requests.begin(), requests.begin() + size);
+    const Transcripts transcripts = testing::run(*engine, batch);
+    for (const auto& [id, transcript] : transcripts) {
+      testing::expect_same(
+          each_alone().at(id), transcript, fmt::format("{}, batch {}, {}", setting.name(), size, id)
+      );
+    }
+  }
+  if (setting.preempted) {
+    EXPECT_GT(engine->stats().total_preempted, 0);
+  }
+}
+
+class OneText : public ::testing::TestWithParam<std::tuple<int64_t, bool>> {};
+
+TEST_P(OneText, WhateverTheBatchAsynchronyPreemptionAndThreads) {
+  const auto [chunk, preempted] = GetParam();
+  for (const bool async : {false, true}) {
+    for (const int threads : {1, 2})
+      compare({chunk, async, preempted, threads});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Chunks,
+    OneText,
+    ::testing::Combine(::testing::Values(1, 7, 128, 0), ::testing::Bool()),
+    [](const ::testing::TestParamInfo<OneText::ParamType>& chosen) {
+      const int64_t chunk = std::get<0>(chosen.param);
+      return (chunk == 0 ? "Whole" : "Chunk" + std::to_string(chunk)) +
+             (std::get<1>(chosen.param) ? "Preempted" : "");
+    }
+);
+
+}  // namespace
+}  // namespace di::engine

@@ -1,0 +1,82 @@
+#include "engine/loaded_model.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/isa.h"
+#include "text/engram_token_map.h"
+
+namespace di::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<int32_t> engram_token_map(const ModelConfig& config, const text::Tokenizer& tokenizer) {
+  if (!config.engram.enabled()) return {};
+  return text::build_engram_token_map(tokenizer, static_cast<int32_t>(config.vocab_size))
+      .compressed;
+}
+
+}  // namespace
+
+std::string find_model(const std::string& model) {
+  if (!model.empty()) return model;
+  std::error_code ignored;
+  const fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  const fs::path places[] = {"models/seedling", program / "../../models/seedling"};
+  for (const fs::path& place : places) {
+    if (fs::exists(place / "config.json", ignored)) return place.lexically_normal().string();
+  }
+  throw Error(
+      ErrorCode::kNotFound,
+      fmt::format(
+          "no default model at {} or {}; name a model folder with --model",
+          places[0].string(),
+          places[1].lexically_normal().string()
+      )
+  );
+}
+
+const ops::OpTable& select_ops(const std::string& backend, const std::string& isa) {
+  if (backend == "ref") return ops::ref_ops();
+  const Isa best = best_isa(detect_cpu());
+  const Isa wanted = isa == "auto" ? best : isa_from_name(isa);
+  if (wanted > best) {
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format("isa {}: this processor goes up to {}", isa, name_of(best))
+    );
+  }
+  return ops::cpu_ops(wanted);
+}
+
+std::unique_ptr<checkpoint::Checkpoint> open_checkpoint(
+    const std::string& folder, ThreadPool& pool
+) {
+  return std::make_unique<checkpoint::Checkpoint>(checkpoint::Checkpoint::open(folder, pool));
+}
+
+LoadedModel load(
+    std::unique_ptr<checkpoint::Checkpoint> checkpoint,
+    const ops::OpTable& ops,
+    ThreadPool& pool,
+    const checkpoint::LoadProgress& progress
+) {
+  LoadedModel loaded;
+  loaded.checkpoint = std::move(checkpoint);
+  const std::string& folder = loaded.checkpoint->folder();
+  loaded.tokenizer =
+      std::make_unique<text::Tokenizer>(text::Tokenizer::load(folder + "/tokenizer.json"));
+  loaded.model = model::load_model(
+      *loaded.checkpoint,
+      engram_token_map(loaded.checkpoint->config(), *loaded.tokenizer),
+      ops,
+      pool,
+      progress
+  );
+  return loaded;
+}
+
+}  // namespace di::engine

@@ -1,0 +1,60 @@
+// EngineOptions: everything that shapes an engine, fixed once it is open.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "config/model_config.h"
+#include "model/step.h"
+
+namespace di::engine {
+
+/// One field a flag, of the same name; docs/flags.md lists units, ranges and reasons.
+struct EngineOptions {
+  // The model and where it runs.
+  std::string model = {};       ///< folder; empty: the bundled default model
+  std::string backend = "cpu";  ///< cpu, or ref: the slow, literal oracle
+  std::string isa = "auto";     ///< kernels of the cpu backend: auto, avx2, avx512, vnni, amx
+  int threads = 0;              ///< compute threads; 0: one for each processor
+
+  // How much of it.
+  int64_t context = 0;  ///< tokens of prompt and output together; 0: the model's, at most 8192
+  int64_t max_num_seqs = 64;             ///< sequences that run at once
+  int64_t max_num_batched_tokens = 512;  ///< rows of one step
+  int64_t chunk = 0;       ///< prompt rows of one sequence in one step at most; 0: no such limit
+  int64_t num_blocks = 0;  ///< of 128 tokens; 0: what the sequences can need and memory allows
+  double memory_utilization = 0.9;  ///< share of the available memory that may be planned
+
+  // Scheduling.
+  bool async_scheduling = true;  ///< plan step n + 1 while step n runs; the text is the same
+  double max_step_ms = 0;        ///< target for steps that carry decode rows; 0: none
+  double patience_seconds = 10;  ///< a request without a deadline is due this long after arrival
+  int64_t max_queued_requests = 4096;            ///< waiting at once; more are refused
+  int64_t max_queued_tokens = int64_t{1} << 24;  ///< prompt tokens waiting at once
+
+  // Approximation of long prompts; off is exact.
+  std::string replay = "off";  ///< off, compact or mask
+  int64_t replay_keep = 0;     ///< last prompt rows computed in full; 0: as few as allowed
+
+  // Numbers.
+  uint64_t seed = 0;      ///< requests without a seed draw theirs from this one
+  double peak_flops = 0;  ///< of the machine, FLOP/s; utilisation is reported when it is known
+  bool check_integrity = kCheckByDefault;  ///< check the ledger of memory after each step
+
+#ifdef NDEBUG
+  static constexpr bool kCheckByDefault = false;
+#else
+  static constexpr bool kCheckByDefault = true;
+#endif
+};
+
+/// Throws Error{kInvalidArgument} naming the option that is out of its range.
+void validate(const EngineOptions& options);
+
+/// `context` as the engine will have it: given, or the default. Throws when the model ends before.
+int64_t resolve_context(const EngineOptions& options, const ModelConfig& config);
+
+/// Bounded replay as the forward pass wants it. Throws when `replay_keep` is too small.
+model::Replay resolve_replay(const EngineOptions& options, const ModelConfig& config);
+
+}  // namespace di::engine

@@ -1,0 +1,91 @@
+// Engine::State: what an engine is made of. Private to the files engine.cc and step.cc.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/choice.h"
+#include "engine/engine.h"
+#include "engine/loaded_model.h"
+#include "engine/runner.h"
+#include "engine/stats_window.h"
+#include "engine/tracer.h"
+#include "sched/scheduler.h"
+
+namespace di::engine {
+
+/// A taken request until its finished output.
+struct LiveRequest {
+  Request request;
+  std::shared_ptr<const sampling::SamplingParams> sampling = {};
+  double arrival = 0;
+  double first_token = 0;  ///< when it came; 0: not yet
+  std::vector<std::unique_ptr<Choice>> choices = {};
+  int64_t num_ended = 0;
+  int64_t num_prompt_logprobs = 0;  ///< prompt tokens scored so far
+  int64_t news_batch = -1;          ///< which batch of news holds its output,
+  std::size_t news_index = 0;       ///< and where
+};
+
+/// A step between plan and results.
+struct StepInFlight {
+  sched::StepPlan plan = {};
+  StepRecord record = {};  ///< what the plan alone says
+};
+
+/// Members are in the order in which they are built; they end in reverse, the runner first.
+struct Engine::State {
+  EngineOptions options;
+  int64_t context = 0;
+  model::MemoryPlan memory_plan;
+  const ops::OpTable* ops = nullptr;
+  std::unique_ptr<ThreadPool> pool;
+  LoadedModel loaded;
+  std::unique_ptr<cache::KvCache> cache;
+  std::unique_ptr<sched::Scheduler> scheduler;
+  std::unordered_map<std::string, std::unique_ptr<LiveRequest>> requests;
+  struct ChoiceOwner {
+    LiveRequest* request = nullptr;
+    Choice* choice = nullptr;
+  };
+  std::unordered_map<sched::SequenceId, ChoiceOwner> choices;  ///< not ended
+  sched::SequenceId next_sequence = 0;
+  uint64_t num_requests = 0;  ///< taken since the start
+  std::deque<StepInFlight> in_flight;
+  std::unique_ptr<model::FlopsCounter> flops;
+  std::unique_ptr<StatsWindow> window;
+  std::optional<StepRecord> record;  ///< of the step that is being applied
+  Tracer tracer;
+  std::vector<Output> news = {};
+  int64_t news_batch = 0;
+  std::unique_ptr<Runner> runner;
+
+  // step.cc
+  bool launch();
+  std::shared_ptr<const Admission> admission_of(sched::SequenceId id) const;
+  StepInputs orders(const sched::StepPlan& plan);
+  void collect();
+  void apply(StepInFlight step, StepResult& result);
+  StepRecord planned_record(const sched::StepPlan& plan) const;
+  void apply_sequence(SequenceResult& result, int64_t step);
+  bool apply_prompt_scores(const ChoiceOwner& owner, SequenceResult& result, int64_t step);
+  void fail_all(const sched::StepPlan& plan, const std::string& error);
+  std::vector<Output> take_news();
+
+  // engine.cc
+  std::optional<Refusal> check(const Request& request) const;
+  void take(Request request);
+  Output& news_of(LiveRequest& request);
+  ChoiceOutput& news_of(LiveRequest& request, int64_t choice);
+  void end_choice(const ChoiceOwner& owner);
+  void end_from_outside(sched::SequenceId id, FinishReason reason, const std::string& message);
+};
+
+/// Seconds of the steady clock.
+double steady_seconds();
+
+}  // namespace di::engine

@@ -1,0 +1,77 @@
+// What travels between the engine and the thread that computes: one step's orders, and its results.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/trace.h"
+#include "sampling/params.h"
+#include "sampling/sampler.h"
+#include "sched/scheduler.h"
+
+namespace di::engine {
+
+/// All that the device needs to start a sequence in a slot, or to start it again after it was
+/// preempted.
+struct Admission {
+  std::shared_ptr<const sampling::SamplingParams> sampling = {};
+  uint64_t seed = 0;                 ///< of this choice
+  std::vector<int32_t> tokens = {};  ///< prompt, then the outputs so far
+  int64_t num_prompt_tokens = 0;
+  bool scores_prompt = false;       ///< prompt logprobs are wanted of this choice
+  int64_t num_prompt_logprobs = 0;  ///< prompt tokens that have been scored before
+};
+
+/// One sequence's rows. Their tokens are already on the device: admitted with the sequence, or
+/// drawn by an earlier step.
+struct SequenceOrder {
+  sched::PlannedSequence rows = {};
+  std::shared_ptr<const Admission> admission = {};  ///< when rows.admitted
+};
+
+/// A choice that starts behind another one's prompt.
+struct ForkOrder {
+  sched::Fork fork = {};
+  std::shared_ptr<const Admission> admission = {};
+};
+
+/// One step's orders.
+struct StepInputs {
+  int64_t step = 0;
+  std::vector<SequenceOrder> sequences = {};
+  std::vector<ForkOrder> forks = {};
+  std::shared_ptr<TraceRecorder> trace = {};  ///< records the step; nullptr: nobody does
+};
+
+/// How a draw left its sequence.
+enum class DrawEnd {
+  kGoesOn,
+  kEos,
+  kStopToken,
+  kNotFinite,  ///< nothing was drawn; the sequence is over
+};
+
+/// One sequence's results.
+struct SequenceResult {
+  sched::SequenceId id = sched::kNoSequence;
+  bool sampled = false;  ///< false: an inner chunk, or the device had ended the sequence before
+  bool skipped = false;  ///< a draw was planned, but the device had ended the sequence before
+  sampling::Draw draw = {};
+  DrawEnd end = DrawEnd::kGoesOn;
+  std::vector<sampling::Draw> prompt_scores = {};  ///< of the next prompt tokens
+};
+
+/// One step's results.
+struct StepResult {
+  int64_t step = 0;
+  std::vector<SequenceResult> sequences = {};  ///< those of the plan, then the forks
+  std::string error = {};                      ///< not empty: the step failed and yielded nothing
+  double start = 0;                            ///< seconds of the steady clock
+  double seconds = 0;                          ///< forward and draws
+  double expert_max = 0;   ///< tokens of each layer's busiest expert, summed over layers
+  double expert_mean = 0;  ///< tokens of each layer's mean expert, summed over layers
+};
+
+}  // namespace di::engine
