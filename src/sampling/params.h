@@ -23,10 +23,12 @@ constexpr int64_t kMaxGoldenTokenIds = 1 << 20;
 struct LogitBias {
   int32_t token = 0;
   float bias = 0;  ///< added to the logit
+
+  bool operator==(const LogitBias&) const = default;
 };
 
 /// How a request's tokens are drawn, what ends it, and what is told beside each token. The order in
-/// which the fields act is the order of sampling/pipeline in docs/sampling.md.
+/// which the fields act is in docs/sampling.md.
 struct SamplingParams {
   // Distribution.
   double temperature = 1;         ///< divides the logits; 0: the best token, ties to the lower id
@@ -39,8 +41,7 @@ struct SamplingParams {
   std::vector<LogitBias> logit_bias = {};
   std::vector<int32_t> allowed_token_ids = {};  ///< when not empty, nothing else can be drawn
   std::vector<int32_t> banned_token_ids = {};   ///< can not be drawn
-  std::optional<uint64_t> seed =
-      {};  ///< of the request's random numbers; unset: the engine picks one
+  std::optional<uint64_t> seed = {};  ///< of the random numbers; unset: the engine picks one
 
   // End.
   int64_t max_tokens = 16;           ///< at least 1
@@ -60,6 +61,8 @@ struct SamplingParams {
 
   /// Teacher forcing: output token i is golden_token_ids[i] where that is not −1.
   std::vector<int32_t> golden_token_ids = {};
+
+  bool operator==(const SamplingParams&) const = default;
 };
 
 /// Throws Error{kInvalidArgument} naming the field, its value and its range. `vocab_size` bounds
