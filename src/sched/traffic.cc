@@ -1,0 +1,144 @@
+// Generators of the named traffics; see traffic.h.
+#include "sched/traffic.h"
+
+#include <cmath>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace di::sched {
+namespace {
+
+// The engine of the standard library gives the same numbers everywhere; its distributions do not.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(engine_() % static_cast<uint64_t>(high - low + 1));
+  }
+  double unit() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
+  double exponential(double mean) { return -mean * std::log1p(-unit()); }
+  bool one_in(int64_t n) { return between(1, n) == 1; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// Allowed to draw `max_tokens`, and mostly ending before.
+void set_output(SimulatedRequest& request, int64_t most, Random& random) {
+  request.max_tokens = most;
+  request.output_tokens = random.between(most / 8, most);
+}
+
+Scenario small_pool(Random& random) {
+  Scenario scenario;
+  scenario.machine.num_blocks = 64;
+  scenario.options.max_num_batched_tokens = scenario.original.max_num_batched_tokens = 2048;
+  double now = 0;
+  for (int i = 0; i < 334; ++i) {
+    SimulatedRequest request;
+    now += 0.06;
+    request.arrival = now;
+    request.prompt_tokens = random.between(50, 500);
+    set_output(request, 400, random);
+    scenario.traffic.push_back(request);
+  }
+  return scenario;
+}
+
+Scenario two_ranks() {
+  Scenario scenario;
+  scenario.machine.num_ranks = 2;
+  scenario.options.max_num_batched_tokens = scenario.original.max_num_batched_tokens = 1536;
+  SimulatedRequest request;
+  request.prompt_tokens = 6000;
+  request.output_tokens = request.max_tokens = 100;
+  scenario.traffic.push_back(request);
+  return scenario;
+}
+
+Scenario long_among_short(Random& random) {
+  Scenario scenario;
+  scenario.machine.num_blocks = 4096;
+  scenario.options.max_step_seconds = 0.05;
+  scenario.long_prompt = 8000;
+  double now = 0;
+  for (int i = 0; i < 2000; ++i) {
+    SimulatedRequest request;
+    now += random.exponential(0.08);
+    request.arrival = now;
+    request.user = random.between(0, 15);
+    request.prompt_tokens = i % 40 == 20 ? random.between(8000, 32000) : random.between(32, 512);
+    set_output(request, 256, random);
+    scenario.traffic.push_back(request);
+  }
+  return scenario;
+}
+
+Scenario host_cost(Random& random) {
+  Scenario scenario;
+  scenario.machine.num_blocks = 8192;
+  scenario.machine.max_steps = 3000;
+  for (int i = 0; i < 10'256; ++i) {
+    SimulatedRequest request;
+    request.user = random.between(0, 99);
+    request.prompt_tokens = random.between(16, 64);
+    request.output_tokens = request.max_tokens = random.between(2000, 3000);
+    scenario.traffic.push_back(request);
+  }
+  return scenario;
+}
+
+Scenario mixed(Random& random) {
+  Scenario scenario;
+  scenario.machine.num_blocks = 1024;
+  scenario.options.max_step_seconds = 0.05;
+  scenario.long_prompt = 4000;
+  double now = 0;
+  for (int i = 0; i < 2000; ++i) {
+    SimulatedRequest request;
+    now += random.exponential(0.1);
+    request.arrival = now;
+    request.user = random.one_in(2) ? 0 : random.between(1, 20);
+    request.priority = random.one_in(10) ? 1 : 0;
+    request.prompt_tokens =
+        random.one_in(20) ? random.between(4000, 12000) : random.between(32, 1024);
+    set_output(request, random.one_in(4) ? 1024 : 256, random);
+    if (random.one_in(20)) request.abort_at = now + random.exponential(2);
+    scenario.traffic.push_back(request);
+  }
+  return scenario;
+}
+
+}  // namespace
+
+const std::vector<std::string>& scenario_names() {
+  static const std::vector<std::string> names{
+      "small-pool", "two-ranks", "long-among-short", "host-cost", "mixed"};
+  return names;
+}
+
+Scenario make_scenario(std::string_view name, uint64_t seed) {
+  Random random(seed);
+  Scenario scenario;
+  if (name == "small-pool") {
+    scenario = small_pool(random);
+  } else if (name == "two-ranks") {
+    scenario = two_ranks();
+  } else if (name == "long-among-short") {
+    scenario = long_among_short(random);
+  } else if (name == "host-cost") {
+    scenario = host_cost(random);
+  } else if (name == "mixed") {
+    scenario = mixed(random);
+  } else {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("no traffic is called '{}'", name));
+  }
+  scenario.name = name;
+  return scenario;
+}
+
+}  // namespace di::sched
