@@ -84,7 +84,7 @@ std::optional<double> scaled(std::optional<double> value, double factor) {
 
 constexpr double kMilliseconds = 1e3;
 constexpr double kMicroseconds = 1e6;
-constexpr double kTera = 1e-12;
+constexpr double kGiga = 1e-9;
 
 void add_drafts(const Stats& s, Line& line) {
   std::string rates;
@@ -151,8 +151,8 @@ std::string stats_line(const Stats& s) {
   line.add("query_key_pairs", s.last_query_key_pairs);
   line.add("max_keys", s.last_max_keys);
   line.add("min_keys", s.last_min_keys);
-  line.add("attention_tflops/s", scaled(s.attention_flops_per_second, kTera), 4);
-  line.add("tflops/s", scaled(s.flops_per_second, kTera), 4);
+  line.add("attention_gflops/s", scaled(s.attention_flops_per_second, kGiga), 1);
+  line.add("gflops/s", scaled(s.flops_per_second, kGiga), 1);
   line.add_percent("utilization", s.flops_utilization);
   line.add_times("step_ms", s.step_seconds, kMilliseconds);
   line.add_times("plan_us", s.plan_seconds, kMicroseconds);
