@@ -13,11 +13,11 @@ namespace {
 uint64_t kept_mass(RankedMasses& masses, const SamplingParams& params) {
   uint64_t kept = masses.all();
   if (params.top_k > 0) {
-    kept = masses.find(static_cast<uint64_t>(params.top_k), Measure::kCount).mass;
+    kept = masses.find({Measure::kCount, static_cast<uint64_t>(params.top_k)}).mass;
   }
   if (params.top_p < 1) {
     const double mark = std::ceil(params.top_p * static_cast<double>(kept));
-    kept = masses.find(std::min(static_cast<uint64_t>(mark), kept), Measure::kMass).mass;
+    kept = masses.find({Measure::kMass, std::min(static_cast<uint64_t>(mark), kept)}).mass;
   }
   return std::min(kept, masses.above_floor());
 }
@@ -38,14 +38,14 @@ Distribution::Distribution(
 int32_t Distribution::token_at(double share) {
   if (!masses_) return static_cast<int32_t>(peak_.index);
   const auto below = static_cast<uint64_t>(share * static_cast<double>(kept_));
-  return masses_->find(std::min(below, kept_ - 1) + 1, Measure::kMass).token.token;
+  return masses_->find({Measure::kMass, std::min(below, kept_ - 1) + 1}).token.token;
 }
 
 double Distribution::logprob(int32_t token) {
   const auto index = static_cast<std::size_t>(token);
   if (!masses_) return peak_.usable && index == peak_.index ? 0 : kLogprobFloor;
   if (kept_ < masses_->all()) {
-    if (!last_) last_ = masses_->find(kept_, Measure::kMass).token;
+    if (!last_) last_ = masses_->find({Measure::kMass, kept_}).token;
     if (ranks_before(*last_, {logits_[index], token})) return kLogprobFloor;
   }
   const double mass = static_cast<double>(kept_) / kUnitMass;

@@ -23,6 +23,16 @@ struct Place {
 /// Which running sum.
 enum class Measure { kMass, kCount };
 
+/// A mark that a running sum is to reach.
+struct Mark {
+  Measure measure = Measure::kMass;
+  uint64_t value = 1;  ///< not 0
+
+  bool is_reached_by(const Place& place) const {
+    return (measure == Measure::kMass ? place.mass : place.count) >= value;
+  }
+};
+
 /// Masses of one row at one temperature.
 ///
 /// Tokens so far below the best one that they have no mass are never found. The others are looked
@@ -36,29 +46,33 @@ class RankedMasses {
   uint64_t all() const { return masses_.all; }
   uint64_t above_floor() const { return masses_.above_floor; }
 
-  /// The first token, in rank order, at which the running sum is at least `mark`, which is not 0.
-  /// When no token is, the sums of all; `token` is none of them then.
-  Place find(uint64_t mark, Measure measure);
+  /// The first token, in rank order, at which the mark is reached. When it is at none, the sums of
+  /// all; `token` is none of them then.
+  Place find(const Mark& mark);
 
  private:
   static constexpr int kBands = 4;
 
-  struct Candidate {
-    Ranked token;
-    uint64_t mass = 0;
+  /// The tokens of a band in ascending order, and the running sums at its end.
+  struct BandTokens {
+    std::vector<int32_t> tokens;
+    Place end;
   };
 
-  static Place add(Place place, std::span<const Candidate> candidates);
-  void gather(int band);
-  Place find_in_band(Place before, uint64_t mark, Measure measure);
+  template <typename Use>
+  void weigh_each(std::span<const int32_t> tokens, Use use) const;
+  void gather(int band, const Place& before);
+  Place find_among(std::span<const int32_t> tokens, Place before, const Mark& mark) const;
+  bool split(
+      std::span<const int32_t> tokens, const Mark& mark, Place& before, std::vector<int32_t>& part
+  ) const;
+  Place walk(std::span<const int32_t> tokens, Place place, const Mark& mark) const;
 
   std::span<const double> logits_;
   MassScale scale_;
   Masses masses_;
-  int known_bands_ = 0;                ///< the first ones, whose sums are known
-  Place sums_[kBands] = {};            ///< running ones, at the end of each known band
-  int gathered_ = -1;                  ///< the band of `candidates_`
-  std::vector<Candidate> candidates_;  ///< in any order
+  int gathered_ = 0;  ///< bands, the first ones
+  BandTokens bands_[kBands];
 };
 
 }  // namespace di::sampling

@@ -33,14 +33,21 @@ std::vector<Ranked> best_tokens(std::span<const T> logits, int64_t count) {
   };
   bool full = false;
   double worst = 0;  // of the best so far, once there are enough; a later equal one ranks behind it
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const auto logit = static_cast<double>(logits[i]);
-    if (full && logit <= worst) continue;
-    best.push_back({logit, static_cast<int32_t>(i)});
-    if (best.size() < 2 * most) continue;
-    keep_best();
-    worst = best.back().logit;
-    full = true;
+  constexpr std::size_t kBlock = 64;
+  for (std::size_t at = 0; at < logits.size(); at += kBlock) {
+    const std::span<const T> block = logits.subspan(at, std::min(kBlock, logits.size() - at));
+    int better = full ? 0 : 1;
+    for (const T logit : block)
+      better |= static_cast<double>(logit) > worst ? 1 : 0;
+    for (std::size_t i = 0; better != 0 && i < block.size(); ++i) {
+      const auto logit = static_cast<double>(block[i]);
+      if (full && logit <= worst) continue;
+      best.push_back({logit, static_cast<int32_t>(at + i)});
+      if (best.size() < 2 * most) continue;
+      keep_best();
+      worst = best.back().logit;
+      full = true;
+    }
   }
   keep_best();
   std::sort(best.begin(), best.end(), ranks_before);

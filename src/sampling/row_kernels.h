@@ -47,6 +47,8 @@ struct RowKernels {
   double (*sum_exp)(const float* row, std::size_t size, double top);
   /// The sums; no entry is above scale.top, and `floor` is the least mass of above_floor.
   Masses (*weigh)(const double* row, std::size_t size, const MassScale& scale, uint64_t floor);
+  /// masses[i] = mass_of(x of row[i]).
+  void (*weigh_each)(const double* row, std::size_t size, const MassScale& scale, uint64_t* masses);
   /// Writes the indices whose x is in the band, in ascending order, `size` of them at most, and
   /// returns their number.
   std::size_t (*gather

@@ -108,6 +108,13 @@ Masses weigh(const double* row, std::size_t size, const MassScale& scale, uint64
   return masses;
 }
 
+void weigh_each(const double* row, std::size_t size, const MassScale& scale, uint64_t* masses) {
+  const double top = scale.top;
+  const double inverse_temperature = scale.inverse_temperature;
+  for (std::size_t i = 0; i < size; ++i)
+    masses[i] = mass_of((top - row[i]) * inverse_temperature);
+}
+
 std::size_t gather(
     const double* row, std::size_t size, const MassScale& scale, const Band& band, int32_t* out
 ) {
@@ -130,7 +137,7 @@ std::size_t gather(
 }
 
 RowKernels kernels_named(const char* name) {
-  return {name, peak<float>, peak<double>, sum_exp, weigh, gather};
+  return {name, peak<float>, peak<double>, sum_exp, weigh, weigh_each, gather};
 }
 
 }  // namespace
