@@ -45,6 +45,12 @@ OutputParser::OutputParser(const OutputParserOptions& options) : options_(option
   for (const std::string& stop : options_.stop_strings) {
     if (stop.empty()) throw Error(ErrorCode::kInvalidArgument, "a stop string must not be empty");
   }
+  // Of those that end together the longest counts, as in StopStrings.
+  std::stable_sort(
+      options_.stop_strings.begin(),
+      options_.stop_strings.end(),
+      [](const std::string& a, const std::string& b) { return a.size() > b.size(); }
+  );
   const Stage answer = options_.json_answer ? Stage::kBeforeJson : Stage::kAnswer;
   switch (options_.start) {
     case OutputStart::kReasoning: enter(Stage::kReasoning, true); break;

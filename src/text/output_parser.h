@@ -47,7 +47,8 @@ struct OutputParserOptions {
   OutputStart start = OutputStart::kReasoning;
   bool tool_calls = false;                ///< tools are declared: their calls are looked for
   bool json_answer = false;               ///< JSON mode: text around the JSON value becomes blanks
-  std::vector<std::string> stop_strings;  ///< none empty; they end answers, not reasoning or calls
+  std::vector<std::string> stop_strings;  ///< none empty; they end answers, not reasoning or
+                                          ///< calls. Which one counts: as in StopStrings
 
   /// The options that fit the prompt of `conversation`; without stop strings.
   static OutputParserOptions for_conversation(const Conversation& conversation);

@@ -93,6 +93,16 @@ TEST(OutputParser, AStopStringEndsTheAnswerAndNothingElse) {
   EXPECT_EQ(line_of(parser.finish()), "");
 }
 
+TEST(OutputParser, TheLongestOfTheStopStringsThatEndTogetherCounts) {
+  OutputParserOptions options;
+  options.start = OutputStart::kAnswer;
+  options.stop_strings = {"P", "STOP", "TOP"};
+  OutputParser parser(options);
+  EXPECT_EQ(line_of(parser.push("a STO")), "|C:a ");
+  EXPECT_EQ(line_of(parser.push("P")), "");
+  EXPECT_EQ(parser.stop_string(), "STOP");
+}
+
 TEST(OutputParser, AnEmptyStopStringIsRefused) {
   OutputParserOptions options;
   options.stop_strings = {""};
