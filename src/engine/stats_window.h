@@ -74,7 +74,8 @@ struct StepRecord {
 ///
 /// Distributions of latencies are those of the newest kMaxSamples requests in the window.
 ///
-/// Thread: one at a time. Times that are given never decrease.
+/// Thread: one at a time. Times that are given never decrease. Cost: a step about 0.5 us; stats()
+/// about 0.1 us a step of the window, 1 ms when it is full.
 class StatsWindow {
  public:
   static constexpr std::size_t kMaxSlices = 8192;
