@@ -34,6 +34,14 @@ class Residues {
   std::array<int32_t, kBlockTokens + 1> tree_{};
 };
 
+constexpr double kLossShare = 0.02;   // of all work, what may be done twice
+constexpr double kMostCaution = 1.5;  // times the mean of what others drew
+
+std::size_t bin_of(double share) {
+  constexpr double kBins = 32;
+  return static_cast<std::size_t>(std::clamp(share * kBins, 0.0, kBins - 1));
+}
+
 bool grows_longer(const Demand& a, const Demand& b) {
   if (a.growth != b.growth) return a.growth > b.growth;
   if (a.tokens != b.tokens) return a.tokens < b.tokens;
@@ -78,20 +86,42 @@ int64_t PeakDemand::num_blocks() const {
   return peak;
 }
 
-void OutputShare::observe(int64_t outputs, int64_t max_tokens) {
-  constexpr double kForget = 1.0 / 32;
+OutputForecast::OutputForecast(int64_t pool_tokens)
+    : caution_of_row_(1.0 / static_cast<double>(pool_tokens)) {
+  mean_share_from_.fill(1);
+}
+
+void OutputForecast::observe_end(int64_t outputs, int64_t max_tokens) {
+  constexpr double kKeep = 127.0 / 128;
+  constexpr double kDoubt = 0.5;  // weight of one that uses all it may
   const double share = static_cast<double>(outputs) / static_cast<double>(max_tokens);
-  deviation_ += kForget * (std::abs(share - mean_) - deviation_);
-  mean_ += kForget * (share - mean_);
+  for (double& weight : weights_)
+    weight *= kKeep;
+  weights_[bin_of(share)] += 1;
+  double weight = kDoubt;
+  double sum = kDoubt;
+  for (std::size_t bin = kBins; bin-- > 0;) {
+    weight += weights_[bin];
+    sum += weights_[bin] * (static_cast<double>(bin) + 0.5) / kBins;
+    mean_share_from_[bin] = sum / weight;
+  }
 }
 
-void OutputShare::raise() {
-  mean_ += (1 - mean_) / 8;
+void OutputForecast::observe_work(double rows) {
+  const double fall = kLossShare * caution_of_row_ * rows;
+  caution_ = std::max(0.0, caution_ - fall);
 }
 
-int64_t OutputShare::expected(int64_t remaining) const {
-  const double share = std::min(1.0, mean_ + deviation_);
-  return static_cast<int64_t>(std::ceil(share * static_cast<double>(remaining)));
+void OutputForecast::observe_loss(int64_t rows) {
+  caution_ = std::min(kMostCaution, caution_ + caution_of_row_ * static_cast<double>(rows));
+}
+
+int64_t OutputForecast::expected_more(int64_t outputs, int64_t max_tokens) const {
+  const double most = static_cast<double>(max_tokens);
+  const double share = static_cast<double>(outputs) / most;
+  const double more = (mean_share_from_[bin_of(share)] - share) * most;
+  const auto cautious = static_cast<int64_t>(std::ceil(caution_ * more));
+  return std::clamp<int64_t>(cautious, 1, std::max<int64_t>(max_tokens - outputs, 1));
 }
 
 }  // namespace di::sched

@@ -2,6 +2,7 @@
 // another one in.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -31,19 +32,34 @@ class PeakDemand {
   int64_t fixed_blocks_ = 0;
 };
 
-/// What share of their allowed output sequences use, learnt from those that ended.
-class OutputShare {
+/// How many more tokens a sequence is expected to draw, learnt from those that ended, and how far
+/// memory may be promised twice.
+///
+/// Promising less than everybody may need keeps memory busy and has its price: now and then someone
+/// gives way and is computed again. The caution falls with every row computed and rises with every
+/// row lost, so that about a tenth of all rows are computed twice where memory is short, and none
+/// where it is not.
+class OutputForecast {
  public:
+  /// `pool_tokens`: what the cache holds; the caution moves by about 1 while that is computed.
+  explicit OutputForecast(int64_t pool_tokens);
+
   /// A sequence ended after `outputs` of `max_tokens`.
-  void observe(int64_t outputs, int64_t max_tokens);
-  /// The expectation was too low: memory ran out.
-  void raise();
-  /// Tokens expected of a sequence that may yet draw `remaining`; at least 1 when it may draw any.
-  int64_t expected(int64_t remaining) const;
+  void observe_end(int64_t outputs, int64_t max_tokens);
+  void observe_work(double rows);
+  void observe_loss(int64_t rows);
+
+  /// Tokens that a sequence with `outputs` of `max_tokens` should be given room for, at least 1.
+  int64_t expected_more(int64_t outputs, int64_t max_tokens) const;
 
  private:
-  double mean_ = 1;       // of outputs / max_tokens; at first everything is expected to be used
-  double deviation_ = 0;  // mean absolute deviation
+  static constexpr std::size_t kBins = 32;
+
+  // Ended sequences by the share of max_tokens they drew; older ones fade.
+  std::array<double, kBins> weights_{};
+  std::array<double, kBins> mean_share_from_{};  // of those in a bin or above it
+  double caution_ = 1;
+  double caution_of_row_;
 };
 
 }  // namespace di::sched

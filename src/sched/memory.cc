@@ -43,8 +43,8 @@ void Scheduler::State::stop_running(Sequence& sequence) {
 
 // The row of the last token that is drawn is never computed.
 Demand Scheduler::State::demand_of(const Sequence& sequence) const {
-  const int64_t expected = output_share.expected(sequence.spec.max_tokens - sequence.outputs);
-  const int64_t at_end = sequence.num_tokens() + std::max<int64_t>(expected, 1) - 1;
+  const int64_t more = forecast.expected_more(sequence.outputs, sequence.spec.max_tokens);
+  const int64_t at_end = sequence.num_tokens() + more - 1;
   Demand demand;
   demand.tokens = std::max(sequence.spec.prompt_tokens, sequence.num_tokens() - 1);
   demand.growth = at_end - demand.tokens;
@@ -157,12 +157,12 @@ void Scheduler::State::preempt(Sequence& sequence, Planning& planning) {
   leave_phase(sequence);
   release_holdings(sequence);
   sequence.lost += sequence.computed;
+  forecast.observe_loss(sequence.computed);
   sequence.recomputed_until = std::max(sequence.recomputed_until, sequence.computed);
   sequence.computed = 0;
   sequence.shared_blocks = 0;
   waiting_tokens += sequence.num_rows_left();
   ++num_preemptions;
-  output_share.raise();
   planning.demand.reset();
   planning.plan.preempted.push_back(sequence.spec.id);
   if (sequence.steps_in_flight == 0)

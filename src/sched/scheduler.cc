@@ -85,7 +85,10 @@ void Scheduler::check_integrity() const {
 Scheduler::State::State(
     const SchedulerOptions& options_in, cache::BlockPool& blocks, cache::SlotPool& slots
 )
-    : options(options_in), block_pool(&blocks), slot_pool(&slots) {}
+    : options(options_in),
+      block_pool(&blocks),
+      slot_pool(&slots),
+      forecast(std::max<int64_t>(blocks.size(), 1) * cache::kBlockTokens) {}
 
 void Scheduler::State::check_spec(const SequenceSpec& spec) const {
   require(
@@ -162,7 +165,7 @@ Sequence* Scheduler::State::find(SequenceId id) {
 
 // The one way out, whatever the reason.
 void Scheduler::State::end(Sequence& sequence) {
-  if (sequence.outputs > 0) output_share.observe(sequence.outputs, sequence.spec.max_tokens);
+  if (sequence.outputs > 0) forecast.observe_end(sequence.outputs, sequence.spec.max_tokens);
   if (!sequence.holds_slot()) waiting_tokens -= sequence.num_rows_left();
   leave_phase(sequence);
   release_holdings(sequence);
@@ -259,6 +262,8 @@ void Scheduler::State::retire(
   const StepInFlight done = std::move(in_flight.front());
   in_flight.pop_front();
   cost.observe(done.num_decode_rows, done.num_prefill_rows, seconds);
+  const auto rows = static_cast<double>(done.num_decode_rows + done.num_prefill_rows);
+  forecast.observe_work(std::max(rows, cost.in_prefill_rows(seconds)));
   for (const DrawOutcome& outcome : outcomes) {
     Sequence* sequence = find(outcome.id);
     if (sequence == nullptr || outcome.num_tokens > 0) continue;

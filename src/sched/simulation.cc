@@ -201,7 +201,7 @@ class Simulation {
       const SchedulerCounts counts = rank->scheduler.counts();
       result_.num_preemptions += counts.num_preemptions;
       result_.num_recomputed_tokens += counts.num_recomputed_tokens;
-      result_.num_blocks_lost += counts.blocks_used;
+      if (!rank->scheduler.has_work()) result_.num_blocks_lost += counts.blocks_used;
     }
     return std::move(result_);
   }

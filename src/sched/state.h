@@ -119,7 +119,7 @@ struct Scheduler::State {
   int64_t next_step = 0;
 
   StepCost cost;
-  OutputShare output_share;
+  OutputForecast forecast;
   int64_t waiting_tokens = 0;  ///< rows left of those without a slot
   int64_t num_preemptions = 0;
   int64_t num_recomputed_tokens = 0;

@@ -79,6 +79,10 @@ double StepCost::expected(int64_t decode_rows, int64_t prefill_rows) const {
          costs_[2] * static_cast<double>(prefill_rows);
 }
 
+double StepCost::in_prefill_rows(double seconds) const {
+  return weight_ > kSettled && costs_[2] > 0 ? seconds / costs_[2] : 0;
+}
+
 int64_t StepCost::prefill_rows_within(double seconds, int64_t decode_rows, int64_t at_least) const {
   const int64_t trusted = std::max(at_least, 2 * most_prefill_rows_);
   const double left = seconds - expected(decode_rows, 0);

@@ -16,6 +16,9 @@ class StepCost {
   /// Seconds expected of a step; 0 before anything was observed.
   double expected(int64_t decode_rows, int64_t prefill_rows) const;
 
+  /// What a step of `seconds` is worth in prefill rows; 0 while that is not known.
+  double in_prefill_rows(double seconds) const;
+
   /// How many prefill rows keep a step with `decode_rows` within `seconds`, at least
   /// `at_least`. Never more than twice the most seen in one step so far (or `at_least`): beyond,
   /// the line is not trusted, and it grows to what fits within a few steps.

@@ -33,17 +33,17 @@ void set_output(SimulatedRequest& request, int64_t most, Random& random) {
   request.output_tokens = random.between(most / 8, most);
 }
 
+// Sizes and rate at which the model of the original comes near what the original was seen to do:
+// half of the requests ended within 718 steps, 99 of 100 within 1,444, with 241 preemptions.
 Scenario small_pool(Random& random) {
   Scenario scenario;
-  scenario.machine.num_blocks = 64;
-  scenario.options.max_num_batched_tokens = scenario.original.max_num_batched_tokens = 2048;
-  double now = 0;
+  scenario.machine.num_blocks = 60;
   for (int i = 0; i < 334; ++i) {
     SimulatedRequest request;
-    now += 0.06;
-    request.arrival = now;
-    request.prompt_tokens = random.between(50, 500);
-    set_output(request, 400, random);
+    request.arrival = 0.09 * (i + 1);
+    request.prompt_tokens = random.between(56, 112);
+    request.max_tokens = 232;
+    request.output_tokens = random.between(208, 232);
     scenario.traffic.push_back(request);
   }
   return scenario;
