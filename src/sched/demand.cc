@@ -72,7 +72,7 @@ int64_t PeakDemand::num_blocks() const {
   // q' + a + 1 + (r' + b > 127), for t ≥ 1.
   Residues residues;
   int64_t blocks_now = fixed_blocks_;
-  int64_t peak = 0;
+  int64_t peak = fixed_blocks_;
   for (std::size_t i = 0; i < demands_.size(); ++i) {
     const Demand& demand = demands_[i];
     const int64_t last = demand.tokens - 1;
