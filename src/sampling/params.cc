@@ -131,4 +131,8 @@ uint64_t choice_seed(uint64_t seed, int64_t choice) {
   return choice == 0 ? seed : derived_seed(seed, choice, Stream::kChoiceSeed);
 }
 
+uint64_t request_seed(uint64_t engine_seed, int64_t request) {
+  return derived_seed(engine_seed, request, Stream::kRequestSeed);
+}
+
 }  // namespace di::sampling

@@ -73,4 +73,8 @@ void validate(const SamplingParams& params, int64_t vocab_size);
 /// choice draws what its seed says.
 uint64_t choice_seed(uint64_t seed, int64_t choice);
 
+/// The seed of request `request` that brings none, from the engine's own seed; so equal prompts
+/// get different texts, and the same requests in the same order the same ones.
+uint64_t request_seed(uint64_t engine_seed, int64_t request);
+
 }  // namespace di::sampling

@@ -124,5 +124,14 @@ TEST(ChoiceSeed, KeepsTheSeedForTheFirstChoiceAndDiffersForOthers) {
   EXPECT_EQ(seeds.size(), 3U * kMaxChoices);
 }
 
+TEST(RequestSeed, DiffersBetweenRequestsAndFromEveryChoice) {
+  std::set<uint64_t> seeds;
+  for (int64_t i = 0; i < kMaxChoices; ++i) {
+    seeds.insert(request_seed(7, i));
+    seeds.insert(choice_seed(7, i));
+  }
+  EXPECT_EQ(seeds.size(), 2U * kMaxChoices);
+}
+
 }  // namespace
 }  // namespace di::sampling

@@ -13,8 +13,9 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
 
 /// What a draw is for; draws of different streams are independent.
 enum class Stream : uint32_t {
-  kTarget = 0,      ///< the token that follows a position
-  kChoiceSeed = 8,  ///< the seed of one of several choices
+  kTarget = 0,       ///< the token that follows a position
+  kChoiceSeed = 8,   ///< the seed of one of several choices of a request
+  kRequestSeed = 9,  ///< the seed of a request that brings none
 };
 
 /// A uniform number in [0, 1) with 53 random bits. Layout: key = seed (low word, high word);

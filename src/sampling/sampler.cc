@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "sampling/distribution.h"
 #include "sampling/philox.h"
@@ -57,16 +58,13 @@ void report_model(std::span<const float> logits, const Peak& peak, int64_t top, 
 }  // namespace
 
 Sampler::Sampler(
-    const SamplingParams& params,
+    std::shared_ptr<const SamplingParams> params,
     int32_t eos,
     uint64_t seed,
     std::span<const int32_t> prompt,
     std::span<const int32_t> outputs
 )
-    : params_(std::make_shared<const SamplingParams>(params)),
-      eos_(eos),
-      seed_(seed),
-      edits_(params_, eos, prompt) {
+    : params_(std::move(params)), eos_(eos), seed_(seed), edits_(params_, eos, prompt) {
   for (const int32_t token : outputs)
     edits_.count_output(token);
 }

@@ -42,14 +42,24 @@ class Sampler {
  public:
   /// `prompt`: counted by the repetition penalty. `outputs`: tokens that this choice already has
   /// (after preemption); the sampler continues behind them as if it had drawn them itself.
-  /// `params` is validated and copied; `eos` is the model's end token and `seed` the choice's own.
+  /// `params` is validated; `eos` is the model's end token and `seed` the choice's own.
+  Sampler(
+      std::shared_ptr<const SamplingParams> params,
+      int32_t eos,
+      uint64_t seed,
+      std::span<const int32_t> prompt,
+      std::span<const int32_t> outputs
+  );
+
+  /// The same with a copy of `params`.
   Sampler(
       const SamplingParams& params,
       int32_t eos,
       uint64_t seed,
       std::span<const int32_t> prompt,
       std::span<const int32_t> outputs
-  );
+  )
+      : Sampler(std::make_shared<const SamplingParams>(params), eos, seed, prompt, outputs) {}
 
   /// Draws the token that follows position `position`, and counts it. A draw that is not finite
   /// counts nothing; the sequence is to be ended.

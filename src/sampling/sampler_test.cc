@@ -286,7 +286,7 @@ TEST(Sampler, DrawsDifferentChoicesFromDifferentSeeds) {
   std::vector<std::vector<int32_t>> texts;
   std::vector<double> scratch;
   for (int64_t choice = 0; choice < 8; ++choice) {
-    Sampler sampler({}, kEos, choice_seed(11, choice), {}, {});
+    Sampler sampler(SamplingParams{}, kEos, choice_seed(11, choice), {}, {});
     std::vector<int32_t>& text = texts.emplace_back();
     for (int64_t position = 0; position < 8; ++position)
       text.push_back(sampler.draw(logits, position, scratch).token);
