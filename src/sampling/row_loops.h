@@ -11,17 +11,17 @@ namespace di::sampling {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr std::size_t kRegisterBytes = 64;
+inline constexpr std::size_t kRegisterBytes = 64;
 #elif defined(__AVX2__)
-constexpr std::size_t kRegisterBytes = 32;
+inline constexpr std::size_t kRegisterBytes = 32;
 #else
-constexpr std::size_t kRegisterBytes = 16;
+inline constexpr std::size_t kRegisterBytes = 16;
 #endif
-constexpr std::size_t kLanes = 16;        ///< sums that run side by side
-constexpr std::size_t kBlock = 128;       ///< entries that are looked at together
-constexpr std::size_t kScanBlock = 4096;  ///< the same, for the best entry
+inline constexpr std::size_t kLanes = 16;        ///< sums that run side by side
+inline constexpr std::size_t kBlock = 128;       ///< entries that are looked at together
+inline constexpr std::size_t kScanBlock = 4096;  ///< the same, for the best entry
 
-std::size_t smaller(std::size_t a, std::size_t b) {
+inline std::size_t smaller(std::size_t a, std::size_t b) {
   return a < b ? a : b;
 }
 
@@ -78,7 +78,7 @@ Peak peak(const T* row, std::size_t size) {
   return {true, index, static_cast<double>(best)};
 }
 
-double sum_exp(const float* row, std::size_t size, double top) {
+inline double sum_exp(const float* row, std::size_t size, double top) {
   double sums[kLanes] = {};
   for (std::size_t at = 0; at < size; at += kBlock) {
     const std::size_t count = smaller(size - at, kBlock);
@@ -96,7 +96,7 @@ double sum_exp(const float* row, std::size_t size, double top) {
   return total;
 }
 
-Masses weigh(const double* row, std::size_t size, const MassScale& scale, uint64_t floor) {
+inline Masses weigh(const double* row, std::size_t size, const MassScale& scale, uint64_t floor) {
   Masses masses;
   const double top = scale.top;
   const double inverse_temperature = scale.inverse_temperature;
@@ -108,14 +108,16 @@ Masses weigh(const double* row, std::size_t size, const MassScale& scale, uint64
   return masses;
 }
 
-void weigh_each(const double* row, std::size_t size, const MassScale& scale, uint64_t* masses) {
+inline void weigh_each(
+    const double* row, std::size_t size, const MassScale& scale, uint64_t* masses
+) {
   const double top = scale.top;
   const double inverse_temperature = scale.inverse_temperature;
   for (std::size_t i = 0; i < size; ++i)
     masses[i] = mass_of((top - row[i]) * inverse_temperature);
 }
 
-std::size_t gather(
+inline std::size_t gather(
     const double* row, std::size_t size, const MassScale& scale, const Band& band, int32_t* out
 ) {
   std::size_t found = 0;
@@ -136,7 +138,7 @@ std::size_t gather(
   return found;
 }
 
-RowKernels kernels_named(const char* name) {
+inline RowKernels kernels_named(const char* name) {
   return {name, peak<float>, peak<double>, sum_exp, weigh, weigh_each, gather};
 }
 
