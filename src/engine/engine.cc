@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 
 #include <fmt/format.h>
@@ -37,6 +38,8 @@ std::unique_ptr<Engine> Engine::open(
   const CacheSize size =
       plan_cache(options, *checkpoint, *s.ops, s.context, model::available_memory());
   s.memory_plan = size.plan;
+  s.banned_tokens = resolve_banned_tokens(options, config);
+  s.start_record(checkpoint->folder());
 
   s.loaded = load(std::move(checkpoint), *s.ops, *s.pool, progress);
   s.cache = std::make_unique<cache::KvCache>(
@@ -64,7 +67,23 @@ std::unique_ptr<Engine> Engine::open(
   return std::unique_ptr<Engine>(new Engine(std::move(state)));
 }
 
+void Engine::State::start_record(const std::string& folder) {
+  if (options.record.empty()) return;
+  EngineOptions shaping = options;
+  shaping.context = context;
+  const RecordHeader header{
+      .model = std::filesystem::path(folder + "/").parent_path().filename().string(),
+      .fingerprint = model_fingerprint(folder),
+      .backend = ops->name,
+      .isa = ops->isa,
+      .has_content = options.record_content,
+      .options = std::move(shaping)};
+  recorder = std::make_unique<Recorder>(options.record, header, steady_seconds());
+}
+
 std::optional<Refusal> Engine::add(Request request) {
+  std::vector<int32_t>& banned = request.sampling.banned_token_ids;
+  banned.insert(banned.end(), state_->banned_tokens.begin(), state_->banned_tokens.end());
   std::optional<Refusal> refusal = state_->check(request);
   if (refusal) {
     state_->window->add_refusal();
@@ -94,10 +113,13 @@ void Engine::State::take(Request request) {
   auto live = std::make_unique<LiveRequest>();
   live->arrival = steady_seconds();
   sampling::SamplingParams params = request.sampling;
-  const uint64_t seed =
-      params.seed.value_or(sampling::choice_seed(options.seed, static_cast<int64_t>(++num_requests))
-      );
+  const auto number = static_cast<int64_t>(num_requests++);
+  const uint64_t seed = params.seed.value_or(sampling::choice_seed(options.seed, number));
   params.seed = seed;
+  if (recorder != nullptr) {
+    request.sampling = params;
+    recorder->add_request(request, live->arrival);
+  }
   live->sampling = std::make_shared<const sampling::SamplingParams>(std::move(params));
   live->request = std::move(request);
 

@@ -1,57 +1,39 @@
 #include "engine/options.h"
 
 #include <algorithm>
-#include <cmath>
+#include <charconv>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "cache/layout.h"
+#include "engine/option_table.h"
 
 namespace di::engine {
 namespace {
 
 constexpr int64_t kDefaultContext = 8192;
 
-template <class T>
-void expect_range(const char* name, T value, T least, T most) {
-  if (value >= least && value <= most) return;
-  throw Error(
-      ErrorCode::kInvalidArgument,
-      fmt::format("{} is {}, it must be between {} and {}", name, value, least, most)
-  );
-}
-
-void expect_one_of(
-    const char* name, const std::string& value, std::initializer_list<const char*> known
-) {
-  if (std::find(known.begin(), known.end(), value) != known.end()) return;
-  throw Error(
-      ErrorCode::kInvalidArgument,
-      fmt::format("{} is \"{}\", it must be one of {}", name, value, fmt::join(known, ", "))
-  );
+/// One id or "first..last" of a list.
+std::pair<int64_t, int64_t> parse_id_range(std::string_view text) {
+  const auto number = [](std::string_view digits) -> int64_t {
+    int64_t value = -1;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() ? value : -1;
+  };
+  const std::size_t dots = text.find("..");
+  if (dots == std::string_view::npos) return {number(text), number(text)};
+  return {number(text.substr(0, dots)), number(text.substr(dots + 2))};
 }
 
 }  // namespace
 
 void validate(const EngineOptions& options) {
-  constexpr int64_t kMost = int64_t{1} << 40;
-  expect_one_of("backend", options.backend, {"cpu", "ref"});
-  expect_one_of("isa", options.isa, {"auto", "avx2", "avx512", "vnni", "amx"});
-  expect_one_of("replay", options.replay, {"off", "compact", "mask"});
-  expect_range("threads", options.threads, 0, 1024);
-  expect_range<int64_t>("context", options.context, 0, kMost);
-  expect_range<int64_t>("max_num_seqs", options.max_num_seqs, 1, 65536);
-  expect_range<int64_t>("max_num_batched_tokens", options.max_num_batched_tokens, 1, 65536);
-  expect_range<int64_t>("chunk", options.chunk, 0, 65536);
-  expect_range<int64_t>("num_blocks", options.num_blocks, 0, kMost);
-  expect_range("memory_utilization", options.memory_utilization, 0.01, 1.0);
-  expect_range("max_step_ms", options.max_step_ms, 0.0, 1e6);
-  expect_range("patience_seconds", options.patience_seconds, 0.0, 1e6);
-  expect_range<int64_t>("max_queued_requests", options.max_queued_requests, 1, kMost);
-  expect_range<int64_t>("max_queued_tokens", options.max_queued_tokens, 1, kMost);
-  expect_range<int64_t>("replay_keep", options.replay_keep, 0, kMost);
-  expect_range("peak_flops", options.peak_flops, 0.0, 1e20);
+  EngineOptions checked;
+  for (const OptionInfo& option : option_table())
+    option.set(checked, option.get(options));
   if (options.max_num_batched_tokens < options.max_num_seqs) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -78,6 +60,34 @@ int64_t resolve_context(const EngineOptions& options, const ModelConfig& config)
   }
   return options.context > 0 ? options.context
                              : std::min(kDefaultContext, config.max_position_embeddings);
+}
+
+std::vector<int32_t> resolve_banned_tokens(
+    const EngineOptions& options, const ModelConfig& config
+) {
+  std::vector<int32_t> ids;
+  std::string_view rest = options.banned_tokens;
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view entry = rest.substr(0, comma);
+    const auto [first, last] = parse_id_range(entry);
+    if (first < 0 || first > last || last >= config.vocab_size) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format(
+              "banned_tokens holds \"{}\"; it must be a list such as 0..3,7 of ids from 0 to {}",
+              entry,
+              config.vocab_size - 1
+          )
+      );
+    }
+    for (int64_t id = first; id <= last; ++id)
+      ids.push_back(static_cast<int32_t>(id));
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
 }
 
 model::Replay resolve_replay(const EngineOptions& options, const ModelConfig& config) {

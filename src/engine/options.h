@@ -3,13 +3,14 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "config/model_config.h"
 #include "model/step.h"
 
 namespace di::engine {
 
-/// One field a flag, of the same name; docs/flags.md lists units, ranges and reasons.
+/// One field a flag, of the same name; option_table.h says everything about each.
 struct EngineOptions {
   // The model and where it runs.
   std::string model = {};       ///< folder; empty: the bundled default model
@@ -40,6 +41,11 @@ struct EngineOptions {
   uint64_t seed = 0;      ///< requests without a seed draw theirs from this one
   double peak_flops = 0;  ///< of the machine, FLOP/s; utilisation is reported when it is known
   bool check_integrity = kCheckByDefault;  ///< check the ledger of memory after each step
+  std::string banned_tokens = {};          ///< ids that no request draws: "0..3,7"
+
+  // Record of what happened.
+  std::string record = {};      ///< file that every taken request is logged into; empty: none
+  bool record_content = false;  ///< log prompts and outputs, too; without them none can be replayed
 
 #ifdef NDEBUG
   static constexpr bool kCheckByDefault = false;
@@ -53,6 +59,9 @@ void validate(const EngineOptions& options);
 
 /// `context` as the engine will have it: given, or the default. Throws when the model ends before.
 int64_t resolve_context(const EngineOptions& options, const ModelConfig& config);
+
+/// The ids that `banned_tokens` names. Throws when it is no list of ids of the vocabulary.
+std::vector<int32_t> resolve_banned_tokens(const EngineOptions& options, const ModelConfig& config);
 
 /// Bounded replay as the forward pass wants it. Throws when `replay_keep` is too small.
 model::Replay resolve_replay(const EngineOptions& options, const ModelConfig& config);

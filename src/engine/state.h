@@ -11,6 +11,7 @@
 #include "engine/choice.h"
 #include "engine/engine.h"
 #include "engine/loaded_model.h"
+#include "engine/recorder.h"
 #include "engine/runner.h"
 #include "engine/stats_window.h"
 #include "engine/tracer.h"
@@ -60,6 +61,8 @@ struct Engine::State {
   std::unique_ptr<StatsWindow> window;
   std::optional<StepRecord> record;  ///< of the step that is being applied
   Tracer tracer;
+  std::vector<int32_t> banned_tokens;  ///< that no request draws
+  std::unique_ptr<Recorder> recorder;  ///< nullptr: nothing is recorded
   std::vector<Output> news = {};
   int64_t news_batch = 0;
   std::unique_ptr<Runner> runner;
@@ -77,6 +80,7 @@ struct Engine::State {
   std::vector<Output> take_news();
 
   // engine.cc
+  void start_record(const std::string& folder);
   std::optional<Refusal> check(const Request& request) const;
   void take(Request request);
   Output& news_of(LiveRequest& request);

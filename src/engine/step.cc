@@ -88,8 +88,11 @@ void Engine::State::collect() {
     const TraceScope scope(tracer.recorder(), tracer.track(), "apply", {{"step", result.step}});
     apply(std::move(step), result);
   }
+  if (options.check_integrity) {
+    const TraceScope scope(tracer.recorder(), tracer.track(), "check_integrity");
+    scheduler->check_integrity();
+  }
   tracer.step_done();
-  if (options.check_integrity) scheduler->check_integrity();
 }
 
 void Engine::State::apply(StepInFlight step, StepResult& result) {
@@ -186,6 +189,7 @@ StepRecord Engine::State::planned_record(const sched::StepPlan& plan) const {
 
 std::vector<Output> Engine::State::take_news() {
   ++news_batch;
+  if (recorder != nullptr && !news.empty()) recorder->add_news(news, steady_seconds());
   return std::exchange(news, {});
 }
 
