@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/runtime.h"
 #include "config/layer_role.h"
+#include "model/memory_plan.h"
 
 namespace di::cli {
 namespace {
