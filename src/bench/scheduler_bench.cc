@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <vector>
 
 #include "sched/traffic.h"
@@ -26,17 +25,15 @@ double percentile(std::vector<double> values, double share) {
 
 void set_percentiles(Json& line, const std::string& name, const std::vector<double>& values) {
   line.set(name + "_p50", percentile(values, 0.5));
+  line.set(name + "_p90", percentile(values, 0.9));
   line.set(name + "_p99", percentile(values, 0.99));
 }
 
-// Which requests a line is about.
-struct Group {
-  const char* name;
-  std::function<bool(const sched::SimulatedRequest&)> contains;
-};
-
 Json line_of(
-    const Scenario& scenario, const char* policy, const Group& group, const SimulationResult& result
+    const Scenario& scenario,
+    const char* policy,
+    const sched::Group& group,
+    const SimulationResult& result
 ) {
   std::vector<double> first_steps, end_steps, first_seconds, end_seconds, gaps;
   int64_t num_requests = 0;
@@ -57,7 +54,7 @@ Json line_of(
       {"name", "scheduler"},
       {"traffic", scenario.name},
       {"policy", policy},
-      {"prompts", group.name},
+      {"group", group.name},
       {"requests", num_requests},
       {"ended", num_ended}};
   set_percentiles(line, "first_token_steps", first_steps);
@@ -82,12 +79,8 @@ void emit_lines(
     set_percentiles(all, "retire_us", result.retire_us);
   }
   emit(all);
-  if (scenario.long_prompt == 0) return;
-  const auto is_long = [&](const sched::SimulatedRequest& request) {
-    return request.prompt_tokens >= scenario.long_prompt;
-  };
-  emit(line_of(scenario, policy, {"long", is_long}, result));
-  emit(line_of(scenario, policy, {"short", std::not_fn(is_long)}, result));
+  for (const sched::Group& group : scenario.groups)
+    emit(line_of(scenario, policy, group, result));
 }
 
 }  // namespace

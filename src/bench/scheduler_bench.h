@@ -17,8 +17,8 @@ struct SchedulerBenchOptions {
 };
 
 /// Runs the traffic on our scheduler and on the model of the original's policy. For each of the
-/// two, one line over all requests, and one each for long and short prompts where the traffic tells
-/// them apart: steps and seconds to the first token and to the end, the longest wait between two
+/// two, one line over all requests and one for each group of requests that the traffic shows apart:
+/// steps and seconds to the first token and to the end, the longest wait between two
 /// tokens, preemptions, recomputed tokens; for ours the host time of plan and retire too. Times of
 /// the simulation come from its cost model, not from a device.
 void bench_scheduler(const SchedulerBenchOptions& options, const Emit& emit);

@@ -38,6 +38,15 @@ class UserShares {
   int64_t floor_ = 0;
 };
 
+/// Those who gave way before their end first, since somebody waits for their next token; then by
+/// seniority.
+struct ByDue {
+  bool operator()(const Sequence* a, const Sequence* b) const {
+    if (a->has_given_way() != b->has_given_way()) return a->has_given_way();
+    return BySeniority()(a, b);
+  }
+};
+
 /// The fewest rows left first.
 struct ByRows {
   bool operator()(const Sequence* a, const Sequence* b) const {
@@ -61,16 +70,24 @@ class Candidates {
   Sequence* first_short() const;
 
  private:
-  std::set<Sequence*, BySeniority> by_due_;
+  std::set<Sequence*, ByDue> by_due_;
   std::unordered_map<int64_t, std::set<Sequence*, ByRows>> by_user_;
   std::set<std::pair<int64_t, int64_t>> users_;  // (service, user)
 };
 
+/// How the next sequence is chosen; see Scheduler.
+enum class Lane { kDue, kShort };
+
+inline Lane other(Lane lane) {
+  return lane == Lane::kDue ? Lane::kShort : Lane::kDue;
+}
+
 /// All of one priority.
 struct Level {
   UserShares users;
-  Candidates waiting;     ///< may be admitted
-  Candidates prefilling;  ///< hold a slot; not those that the step being planned serves
+  Candidates waiting;      ///< may be admitted
+  Candidates prefilling;   ///< hold a slot; not those that the step being planned serves
+  Lane turn = Lane::kDue;  ///< the lane that did not admit last: it goes first
 
   /// `user` was given rows.
   void charge(int64_t user, int64_t rows);

@@ -24,15 +24,19 @@ int64_t Scheduler::State::num_prompt_rows(const Planning& planning) const {
   );
 }
 
-// Half of the rows to each lane; then the due lane, those served already first, takes what is left.
+// Half of the rows to each lane, beginning with the one whose turn it is; then the first takes what
+// is left, those served already before others.
 void Scheduler::State::plan_level(Level& level, Planning& planning) {
   const std::size_t first = planning.grants.size();
+  const Sequence* head = level.waiting.first_due();
+  if (head != nullptr && head->has_given_way()) level.turn = Lane::kDue;
+  const Lane turn = level.turn;
   planning.admits_due = planning.admits_short = true;
-  serve(Lane::kDue, ceil_div(planning.prompt_rows_left, 2), level, planning);
-  serve(Lane::kShort, planning.prompt_rows_left, level, planning);
+  serve(turn, ceil_div(planning.prompt_rows_left, 2), level, planning);
+  serve(other(turn), planning.prompt_rows_left, level, planning);
   for (std::size_t i = first; i < planning.grants.size() && planning.prompt_rows_left > 0; ++i)
     grow(planning.grants[i], planning.prompt_rows_left, planning);
-  serve(Lane::kDue, planning.prompt_rows_left, level, planning);
+  serve(turn, planning.prompt_rows_left, level, planning);
 }
 
 void Scheduler::State::serve(Lane lane, int64_t quota, Level& level, Planning& planning) {
@@ -54,13 +58,19 @@ Sequence* Scheduler::State::next_of(Lane lane, Level& level, Planning& planning)
   if (!admits || !planning.admits) outside = nullptr;
   if (inside != nullptr && outside != nullptr) {
     const bool inside_first =
-        by_due ? BySeniority()(inside, outside) : level.is_shorter(*inside, *outside);
+        by_due ? ByDue()(inside, outside) : level.is_shorter(*inside, *outside);
     if (inside_first) outside = nullptr;
   }
-  if (outside != nullptr && !try_admit(*outside, planning)) {
-    admits = false;
-    if (outside->due <= planning.now) planning.admits = false;
-    outside = nullptr;
+  if (outside != nullptr) {
+    if (try_admit(*outside, planning)) {
+      level.turn = other(lane);
+    } else {
+      admits = false;
+      // Its turn, and it has waited long enough: what becomes free is kept for it.
+      const bool is_owed = outside->has_given_way() || outside->due <= planning.now;
+      if (by_due && level.turn == lane && is_owed) planning.admits = false;
+      outside = nullptr;
+    }
   }
   if (outside == nullptr && inside != nullptr) level.prefilling.erase(*inside, level.users);
   Sequence* next = outside != nullptr ? outside : inside;

@@ -103,21 +103,25 @@ struct SchedulerCounts {
   int64_t num_recomputed_tokens = 0;
 };
 
-/// Owns all scheduling state.
+/// Owns all scheduling state. docs/scheduler.md says why the policy is this one.
 ///
 /// Policy. Rows of a step are given out in this order, up to max_num_batched_tokens:
 /// 1. one row to every sequence that decodes;
 /// 2. prompt rows, capped so that a step with decode rows keeps max_step_seconds by the measured
 ///    cost of steps. Higher priority first. Within a priority two lanes share the rows equally: the
 ///    *due* lane serves the sequence with the earliest due time (deadline, or arrival + patience),
-///    the *short* lane the user with the least service so far and of that user's the sequence with
-///    the fewest rows left. So a long prompt keeps at least half of the prompt rows once it is the
-///    oldest, and short ones pass it with the other half. What a lane leaves, the other takes.
-/// A waiting sequence is admitted when a slot is free and the blocks that all admitted sequences
-/// are expected to need at their peak fit the pool. When a row needs a block and none is free, nor
-/// coming free with a step in flight, the sequence that costs least to recompute gives up its
-/// memory: lower priority first, then fewest computed tokens; the oldest of the highest priority is
-/// never chosen, so it always goes on.
+///    those that gave way before; the *short* lane the user with the least service so far and of
+///    that user's the sequence with the fewest rows left. So a long prompt keeps half of the prompt
+///    rows once it is the oldest, and short ones pass it with the other half. What a lane leaves,
+///    the other takes.
+/// A waiting sequence is admitted when a slot is free and the blocks that all who run are expected
+/// to need at their peak fit the pool; lower priorities give way to it. The lanes take turns to go
+/// first. When it is the due lane's turn and its first sequence is overdue, or gave way before, but
+/// does not fit, nobody else is admitted until it does.
+/// When a row needs a block and none is free, nor coming free with a step in flight, a sequence
+/// gives up its memory and is computed again later: of the lowest priority the one that has lost
+/// least, counting what it lost before. The first in line (highest priority, then earliest due)
+/// never does, so it always goes on.
 ///
 /// Thread: one at a time. The pools outlive it.
 class Scheduler {

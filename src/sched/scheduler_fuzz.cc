@@ -13,5 +13,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   });
   while (place < size)
     world.turn(true);
+  world.drain();
   return 0;
 }

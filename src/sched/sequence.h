@@ -44,6 +44,8 @@ struct Sequence {
   int64_t num_blocks() const { return static_cast<int64_t>(holdings.blocks.size()); }
   bool holds_slot() const { return phase == Phase::kPrefilling || phase == Phase::kDecoding; }
 
+  bool has_given_way() const { return lost > 0; }
+
   /// True when another row would serve nothing: all tokens are drawn, or the device ended it.
   bool is_complete() const { return over || outputs >= spec.max_tokens; }
 

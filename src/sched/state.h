@@ -52,8 +52,6 @@ struct Planning {
   std::optional<PeakDemand> demand;  ///< of those running, once it was asked for
 };
 
-enum class Lane { kDue, kShort };
-
 struct Scheduler::State {
   State(const SchedulerOptions& options_in, cache::BlockPool& blocks, cache::SlotPool& slots);
 

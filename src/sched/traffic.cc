@@ -33,6 +33,13 @@ void set_output(SimulatedRequest& request, int64_t most, Random& random) {
   request.output_tokens = random.between(most / 8, most);
 }
 
+std::vector<Group> long_and_short(int64_t long_prompt) {
+  const auto is_long = [=](const SimulatedRequest& request) {
+    return request.prompt_tokens >= long_prompt;
+  };
+  return {{"long prompts", is_long}, {"short prompts", std::not_fn(is_long)}};
+}
+
 // Sizes and rate at which the model of the original comes near what the original was seen to do:
 // half of the requests ended within 718 steps, 99 of 100 within 1,444, with 241 preemptions.
 Scenario small_pool(Random& random) {
@@ -64,7 +71,7 @@ Scenario long_among_short(Random& random) {
   Scenario scenario;
   scenario.machine.num_blocks = 4096;
   scenario.options.max_step_seconds = 0.05;
-  scenario.long_prompt = 8000;
+  scenario.groups = long_and_short(8000);
   double now = 0;
   for (int i = 0; i < 2000; ++i) {
     SimulatedRequest request;
@@ -72,6 +79,27 @@ Scenario long_among_short(Random& random) {
     request.arrival = now;
     request.user = random.between(0, 15);
     request.prompt_tokens = i % 40 == 20 ? random.between(8000, 32000) : random.between(32, 512);
+    set_output(request, 256, random);
+    scenario.traffic.push_back(request);
+  }
+  return scenario;
+}
+
+Scenario heavy_user(Random& random) {
+  Scenario scenario;
+  scenario.machine.num_blocks = 256;
+  scenario.machine.num_slots = 32;
+  scenario.options.max_num_seqs = scenario.original.max_num_seqs = 32;
+  const auto is_heavy = [](const SimulatedRequest& request) { return request.user == 0; };
+  scenario.groups = {{"the heavy user", is_heavy}, {"others", std::not_fn(is_heavy)}};
+  double next_of_others = 0;
+  for (int i = 0; i < 1400; ++i) {
+    SimulatedRequest request;
+    if (i >= 1000) {
+      request.arrival = next_of_others += random.exponential(0.3);
+      request.user = random.between(1, 20);
+    }
+    request.prompt_tokens = random.between(64, 512);
     set_output(request, 256, random);
     scenario.traffic.push_back(request);
   }
@@ -96,7 +124,7 @@ Scenario mixed(Random& random) {
   Scenario scenario;
   scenario.machine.num_blocks = 1024;
   scenario.options.max_step_seconds = 0.05;
-  scenario.long_prompt = 4000;
+  scenario.groups = long_and_short(4000);
   double now = 0;
   for (int i = 0; i < 2000; ++i) {
     SimulatedRequest request;
@@ -117,7 +145,7 @@ Scenario mixed(Random& random) {
 
 const std::vector<std::string>& scenario_names() {
   static const std::vector<std::string> names{
-      "small-pool", "two-ranks", "long-among-short", "host-cost", "mixed"};
+      "small-pool", "two-ranks", "long-among-short", "heavy-user", "host-cost", "mixed"};
   return names;
 }
 
@@ -130,6 +158,8 @@ Scenario make_scenario(std::string_view name, uint64_t seed) {
     scenario = two_ranks();
   } else if (name == "long-among-short") {
     scenario = long_among_short(random);
+  } else if (name == "heavy-user") {
+    scenario = heavy_user(random);
   } else if (name == "host-cost") {
     scenario = host_cost(random);
   } else if (name == "mixed") {

@@ -1,6 +1,7 @@
 // The traffics that policies are compared on. Private to simulations, tests and benchmarks.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,12 @@
 
 namespace di::sched {
 
+/// Some of a traffic's requests.
+struct Group {
+  std::string name;
+  std::function<bool(const SimulatedRequest&)> contains;
+};
+
 /// A traffic with the machine and the limits it is run with.
 struct Scenario {
   std::string name;
@@ -17,7 +24,7 @@ struct Scenario {
   SimulatedMachine machine;
   SchedulerOptions options;
   OriginalOptions original;
-  int64_t long_prompt = 0;  ///< requests with so many prompt tokens are shown apart; 0: none are
+  std::vector<Group> groups;  ///< shown apart
 };
 
 /// Names that make_scenario() knows.
@@ -28,6 +35,7 @@ const std::vector<std::string>& scenario_names();
 /// - small-pool: 334 requests at a steady rate, more than the blocks hold at once
 /// - two-ranks: a prompt of 6,000 tokens on one of two ranks, 1,536 rows a step, the other silent
 /// - long-among-short: chats, with a prompt of 8,000 to 32,000 tokens among every forty
+/// - heavy-user: one user sends a thousand requests at once, twenty others one now and then
 /// - host-cost: 256 sequences decode while 10,000 requests wait
 /// - mixed: users, priorities, aborts, chats and documents
 ///
