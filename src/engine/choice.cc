@@ -58,7 +58,7 @@ void Choice::take(const SequenceResult& result, ChoiceOutput& news) {
 void Choice::add_text(int32_t token, ChoiceOutput& news) {
   if (!detokenizer_) return;
   const std::string piece = detokenizer_->push(token);
-  if (std::ssize(outputs_) < spec_.sampling->min_tokens) {
+  if (spec_.sampling->stop.empty() || std::ssize(outputs_) < spec_.sampling->min_tokens) {
     news.text += piece;
     return;
   }

@@ -10,6 +10,7 @@
 
 #include "engine/admission.h"
 #include "engine/cache_size.h"
+#include "engine/cpu_device.h"
 #include "engine/state.h"
 #include "sampling/philox.h"
 
@@ -23,7 +24,9 @@ Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Engine::~Engine() = default;
 
 std::unique_ptr<Engine> Engine::open(
-    const EngineOptions& options, const checkpoint::LoadProgress& progress
+    const EngineOptions& options,
+    const checkpoint::LoadProgress& progress,
+    const MakeDevice& make_device
 ) {
   validate(options);
   auto state = std::make_unique<State>();
@@ -61,8 +64,9 @@ std::unique_ptr<Engine> Engine::open(
           .peak_flops = options.peak_flops},
       steady_seconds()
   );
+  const DeviceParts parts{s.loaded.model, *s.ops, *s.cache, *s.pool, replay};
   s.runner = std::make_unique<Runner>(
-      std::make_unique<Device>(s.loaded.model, *s.ops, *s.cache, *s.pool, replay)
+      make_device ? make_device(parts) : std::make_unique<CpuDevice>(parts)
   );
   return std::unique_ptr<Engine>(new Engine(std::move(state)));
 }
@@ -114,7 +118,7 @@ void Engine::State::take(Request request) {
   live->arrival = steady_seconds();
   sampling::SamplingParams params = request.sampling;
   const auto number = static_cast<int64_t>(num_requests++);
-  const uint64_t seed = params.seed.value_or(sampling::choice_seed(options.seed, number));
+  const uint64_t seed = params.seed.value_or(sampling::request_seed(options.seed, number));
   params.seed = seed;
   if (recorder != nullptr) {
     request.sampling = params;

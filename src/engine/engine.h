@@ -5,6 +5,7 @@
 // requests, calls step() while has_work(), and gets the news of each step as owned values.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,12 @@
 
 namespace di::engine {
 
+class Device;
+struct DeviceParts;
+
+/// Builds the device that an engine runs its steps on.
+using MakeDevice = std::function<std::unique_ptr<Device>(const DeviceParts&)>;
+
 /// Serves requests on one model. A request's text and logprobs depend on the request alone, bit for
 /// bit: not on what else runs, on chunking, preemption, threads, nor on async_scheduling.
 ///
@@ -27,9 +34,12 @@ namespace di::engine {
 class Engine {
  public:
   /// Checks the options, the model and the memory it will need within a second or two; then loads.
-  /// Throws Error for what is wrong; nothing is left behind then.
+  /// Throws Error for what is wrong; nothing is left behind then. `make_device`: for tests and
+  /// benchmarks that put something else in the place of the backend.
   static std::unique_ptr<Engine> open(
-      const EngineOptions& options, const checkpoint::LoadProgress& progress = {}
+      const EngineOptions& options,
+      const checkpoint::LoadProgress& progress = {},
+      const MakeDevice& make_device = {}
   );
 
   /// Drops what still runs, without outputs. Waits for steps in flight.

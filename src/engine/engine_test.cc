@@ -126,7 +126,7 @@ TEST_P(EngineTest, EndsWhereTheContextEndsExactly) {
 }
 
 TEST_P(EngineTest, HugeMaxTokensCostNothing) {
-  Request request = plain_request(*engine_, "a", std::numeric_limits<int64_t>::max());
+  Request request = plain_request(*engine_, "a", std::numeric_limits<int32_t>::max());
   request.sampling.golden_token_ids = {
       5, 6, static_cast<int32_t>(engine_->config().tokens.eos_token_id)};
   const Transcripts all = testing::run(*engine_, {request});
@@ -350,18 +350,17 @@ TEST_P(EngineTest, PromptLogprobsComeOnceAndEqualForcedOnes) {
 
 TEST_P(EngineTest, PromptLogprobsAreNotRepeatedAfterPreemption) {
   EngineOptions options = testing::small_options();
-  options.num_blocks = 5;
-  options.max_num_seqs = 8;
-  options.chunk = 48;
+  options.num_blocks = 4;
+  options.chunk = 96;
   reopen(options);
   std::vector<Request> requests;
-  for (int i = 0; i < 6; ++i) {
-    requests.push_back(plain_request(*engine_, std::to_string(i), 60));
+  for (int i = 0; i < 5; ++i) {
+    requests.push_back(plain_request(*engine_, std::to_string(i), 20));
     requests.back().prompt_token_ids = testing::random_prompt(*engine_, 190, 4);
     requests.back().sampling.prompt_logprobs = true;
     requests.back().sampling.ignore_eos = true;
   }
-  const Transcripts all = testing::run(*engine_, requests);
+  const Transcripts all = testing::run_pushing_in(*engine_, requests);
   EXPECT_GT(engine_->stats().total_preempted, 0);
   for (const Request& request : requests) {
     EXPECT_EQ(all.at(request.id).prompt_logprobs.size(), 189);

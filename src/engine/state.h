@@ -70,6 +70,7 @@ struct Engine::State {
   // step.cc
   bool launch();
   std::shared_ptr<const Admission> admission_of(sched::SequenceId id) const;
+  bool scores_prompt(sched::SequenceId id) const;
   StepInputs orders(const sched::StepPlan& plan);
   void collect();
   void apply(StepInFlight step, StepResult& result);

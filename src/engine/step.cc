@@ -59,8 +59,7 @@ std::shared_ptr<const Admission> Engine::State::admission_of(sched::SequenceId i
   admission->tokens = prompt;
   admission->tokens.insert(admission->tokens.end(), outputs.begin(), outputs.end());
   admission->num_prompt_tokens = std::ssize(prompt);
-  admission->scores_prompt =
-      owner.request->sampling->prompt_logprobs && owner.choice->spec().index == 0;
+  admission->scores_prompt = scores_prompt(id);
   admission->num_prompt_logprobs = owner.request->num_prompt_logprobs;
   return admission;
 }
@@ -109,6 +108,7 @@ void Engine::State::apply(StepInFlight step, StepResult& result) {
   }
   if (!result.error.empty()) fail_all(step.plan, result.error);
   scheduler->retire(result.step, outcomes, result.seconds);
+  news.reserve(news.size() + result.sequences.size());
   for (SequenceResult& sequence : result.sequences)
     apply_sequence(sequence, result.step);
   record->time = steady_seconds();
@@ -165,20 +165,23 @@ bool Engine::State::apply_prompt_scores(
   return true;
 }
 
+bool Engine::State::scores_prompt(sched::SequenceId id) const {
+  const ChoiceSpec& choice = choices.at(id).choice->spec();
+  return choice.sampling->prompt_logprobs && choice.index == 0;
+}
+
 StepRecord Engine::State::planned_record(const sched::StepPlan& plan) const {
   StepRecord planned;
   planned.num_prefill_rows = plan.num_prefill_rows;
   planned.num_decode_rows = plan.num_decode_rows;
   planned.num_preempted = std::ssize(plan.preempted);
   for (const sched::PlannedSequence& rows : plan.sequences) {
-    const ChoiceSpec& choice = choices.at(rows.id).choice->spec();
-    const bool scores = choice.sampling->prompt_logprobs && choice.index == 0 &&
-                        rows.start < choice.num_prompt_tokens - 1;
+    const bool scores = rows.start < rows.prompt_tokens - 1 && scores_prompt(rows.id);
     planned.add_keys(rows.start, rows.num_rows);
     planned.flops += flops->count(
         {.start = rows.start,
          .num_rows = rows.num_rows,
-         .prompt_length = choice.num_prompt_tokens,
+         .prompt_length = rows.prompt_tokens,
          .rows_with_logits = scores ? rows.num_rows : int64_t{rows.samples}}
     );
   }

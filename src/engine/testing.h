@@ -99,6 +99,21 @@ inline Transcripts run(Engine& engine, const std::vector<Request>& requests) {
   return transcripts;
 }
 
+/// Adds one request a step, each before all earlier ones: in a tight pool newcomers take the memory
+/// of those that run.
+inline Transcripts run_pushing_in(Engine& engine, std::vector<Request> requests) {
+  Transcripts transcripts;
+  int priority = 0;
+  for (Request& request : requests) {
+    request.priority = ++priority;
+    const auto refusal = engine.add(request);
+    EXPECT_FALSE(refusal) << request.id << ": " << (refusal ? refusal->message : "");
+    append(transcripts, engine.step());
+  }
+  drain(engine, transcripts);
+  return transcripts;
+}
+
 inline bool same_bits(float a, float b) {
   return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
@@ -149,7 +164,7 @@ inline std::vector<Request> mixed_requests(
   for (int64_t i = 0; i < count; ++i) {
     Request request;
     request.id = "request " + std::to_string(i);
-    const std::size_t length = 3 + static_cast<std::size_t>(i * 37 % 211);
+    const std::size_t length = i % 11 == 4 ? 150 : 3 + static_cast<std::size_t>(i * 37 % 41);
     request.prompt_token_ids = random_prompt(engine, length, static_cast<uint32_t>(i));
     sampling::SamplingParams& sampling = request.sampling;
     sampling.max_tokens = max_tokens - i % 5;

@@ -17,6 +17,7 @@ void Scheduler::State::plan_decodes(Planning& planning) {
     rows.slot = sequence->holdings.slot.id();
     rows.start = sequence->computed++;
     rows.num_rows = 1;
+    rows.prompt_tokens = sequence->spec.prompt_tokens;
     rows.samples = true;
     ++sequence->outputs;
     join_step(*sequence, planning);

@@ -88,6 +88,7 @@ int64_t Scheduler::State::grow(Grant& grant, int64_t max_rows, Planning& plannin
     rows.slot = sequence.holdings.slot.id();
     rows.admitted = sequence.computed == 0;
     rows.start = sequence.computed;
+    rows.prompt_tokens = sequence.spec.prompt_tokens;
     rows.is_prefill = true;
   }
   int64_t wanted = std::min(max_rows, sequence.num_rows_left());

@@ -51,8 +51,9 @@ struct PlannedSequence {
   bool admitted = false;  ///< its first step since it took the slot: the device starts it afresh
   int64_t start = 0;      ///< position of the first row
   int64_t num_rows = 0;
-  bool samples = false;     ///< a token is drawn from the last row
-  bool is_prefill = false;  ///< rows of a prompt (or of what is recomputed), not one decode row
+  int64_t prompt_tokens = 0;  ///< of the sequence's spec
+  bool samples = false;       ///< a token is drawn from the last row
+  bool is_prefill = false;    ///< rows of a prompt (or of what is recomputed), not one decode row
   std::vector<int32_t> new_blocks = {};  ///< appended to the sequence's block table by this step
 };
 

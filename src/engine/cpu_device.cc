@@ -1,4 +1,4 @@
-#include "engine/device.h"
+#include "engine/cpu_device.h"
 
 #include <algorithm>
 #include <chrono>
@@ -21,22 +21,16 @@ TraceRecorder::Track track_of(const StepInputs& inputs) {
 
 }  // namespace
 
-Device::Device(
-    const model::Model& model,
-    const ops::OpTable& ops,
-    cache::KvCache& cache,
-    ThreadPool& pool,
-    const model::Replay& replay
-)
-    : model_(model),
-      ops_(ops),
-      cache_(cache),
-      exec_{pool, scratch_, nullptr},
-      replay_(replay),
-      entries_(static_cast<std::size_t>(cache.slot_pool().size())),
-      expert_counter_(model.config.moe.n_routed_experts) {}
+CpuDevice::CpuDevice(const DeviceParts& parts)
+    : model_(parts.model),
+      ops_(parts.ops),
+      cache_(parts.cache),
+      exec_{parts.pool, scratch_, nullptr},
+      replay_(parts.replay),
+      entries_(static_cast<std::size_t>(parts.cache.slot_pool().size())),
+      expert_counter_(parts.model.config.moe.n_routed_experts) {}
 
-StepResult Device::run(const StepInputs& inputs) {
+StepResult CpuDevice::run(const StepInputs& inputs) {
   StepResult result;
   const double start = now_seconds();
   try {
@@ -52,14 +46,14 @@ StepResult Device::run(const StepInputs& inputs) {
   return result;
 }
 
-void Device::end_all(const StepInputs& inputs) {
+void CpuDevice::end_all(const StepInputs& inputs) {
   for (const SequenceOrder& order : inputs.sequences)
     entries_[static_cast<std::size_t>(order.rows.slot)].ended = true;
   for (const ForkOrder& order : inputs.forks)
     entries_[static_cast<std::size_t>(order.fork.child_slot)].ended = true;
 }
 
-StepResult Device::run_checked(const StepInputs& inputs) {
+StepResult CpuDevice::run_checked(const StepInputs& inputs) {
   step_.sequences.clear();
   draws_.clear();
   scores_.clear();
@@ -86,7 +80,7 @@ StepResult Device::run_checked(const StepInputs& inputs) {
   return result;
 }
 
-std::vector<float> Device::forward(const StepInputs& inputs) {
+std::vector<float> CpuDevice::forward(const StepInputs& inputs) {
   const model::ForwardOptions options{.replay = replay_, .observer = &expert_counter_};
   if (inputs.trace == nullptr) {
     return model::forward(model_, step_, cache_, ops_, exec_, options).logits;
@@ -101,7 +95,7 @@ std::vector<float> Device::forward(const StepInputs& inputs) {
   return logits;
 }
 
-void Device::start(
+void CpuDevice::start(
     Entry& entry, std::shared_ptr<const Admission> admission, std::vector<int32_t> blocks
 ) {
   entry.tokens = admission->tokens;
@@ -110,7 +104,7 @@ void Device::start(
   const std::span tokens(entry.tokens);
   const auto num_prompt = static_cast<std::size_t>(admission->num_prompt_tokens);
   entry.sampler = std::make_unique<sampling::Sampler>(
-      *admission->sampling,
+      admission->sampling,
       static_cast<int32_t>(model_.config.tokens.eos_token_id),
       admission->seed,
       tokens.first(num_prompt),
@@ -119,14 +113,14 @@ void Device::start(
   entry.admission = std::move(admission);
 }
 
-bool Device::wants_scores(const Entry& entry, const sched::PlannedSequence& rows) const {
+bool CpuDevice::wants_scores(const Entry& entry, const sched::PlannedSequence& rows) const {
   const Admission& admission = *entry.admission;
   const int64_t last_scored_row = admission.num_prompt_tokens - 2;
   return admission.scores_prompt && rows.start <= last_scored_row &&
          rows.start + rows.num_rows > admission.num_prompt_logprobs;
 }
 
-void Device::add_rows(const SequenceOrder& order, SequenceResult& result) {
+void CpuDevice::add_rows(const SequenceOrder& order, SequenceResult& result) {
   const sched::PlannedSequence& rows = order.rows;
   result.id = rows.id;
   Entry& entry = entries_[static_cast<std::size_t>(rows.slot)];
@@ -169,7 +163,7 @@ void Device::add_rows(const SequenceOrder& order, SequenceResult& result) {
   if (rows.samples) draws_.push_back({&entry, &result, num_logit_rows_++});
 }
 
-void Device::add_fork(const ForkOrder& order, SequenceResult& result) {
+void CpuDevice::add_fork(const ForkOrder& order, SequenceResult& result) {
   const sched::Fork& fork = order.fork;
   result.id = fork.child;
   cache_.copy_slot(fork.parent_slot, fork.child_slot);
@@ -185,7 +179,7 @@ void Device::add_fork(const ForkOrder& order, SequenceResult& result) {
   draws_.push_back({&child, &result, logits_row});
 }
 
-void Device::draw(const std::vector<float>& logits) {
+void CpuDevice::draw(const std::vector<float>& logits) {
   const int64_t vocab = model_.config.vocab_size;
   const auto run = [&](int64_t begin, int64_t end) {
     std::vector<double> scratch;
@@ -215,7 +209,7 @@ void Device::draw(const std::vector<float>& logits) {
   exec_.pool.parallel_for(count, std::max<int64_t>(1, ceil_div(count, num_threads)), run);
 }
 
-void Device::score(const std::vector<float>& logits) {
+void CpuDevice::score(const std::vector<float>& logits) {
   const int64_t vocab = model_.config.vocab_size;
   for (const PlannedScores& planned : scores_) {
     std::vector<sampling::Draw>& scores = planned.result->prompt_scores;

@@ -1,0 +1,76 @@
+// CpuDevice: steps on this machine's processors, with the op table of `cpu` or `ref`.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/device.h"
+#include "engine/expert_counter.h"
+#include "ops/exec.h"
+
+namespace di::engine {
+
+/// What it keeps between steps is a table with one entry a slot.
+///
+/// Thread: one at a time.
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const DeviceParts& parts);
+
+  StepResult run(const StepInputs& inputs) override;
+
+ private:
+  /// The sequence in a slot.
+  struct Entry {
+    std::shared_ptr<const Admission> admission;
+    std::vector<int32_t> tokens;  ///< prompt and outputs; a decode row's token is the last one
+    std::vector<int32_t> block_table;
+    std::unique_ptr<sampling::Sampler> sampler;
+    bool ended = false;  ///< an end token was drawn: later rows are skipped
+  };
+
+  /// A draw from one row of logits.
+  struct PlannedDraw {
+    Entry* entry = nullptr;
+    SequenceResult* result = nullptr;
+    int64_t logits_row = 0;
+  };
+
+  /// Scores of prompt tokens from consecutive rows of logits.
+  struct PlannedScores {
+    Entry* entry = nullptr;
+    SequenceResult* result = nullptr;
+    int64_t logits_row = 0;
+    int64_t first_token = 0;  ///< index of the token that the first row predicts
+    int64_t count = 0;
+  };
+
+  std::vector<float> forward(const StepInputs& inputs);
+  void start(Entry& entry, std::shared_ptr<const Admission> admission, std::vector<int32_t> blocks);
+  bool wants_scores(const Entry& entry, const sched::PlannedSequence& rows) const;
+  void add_rows(const SequenceOrder& order, SequenceResult& result);
+  void add_fork(const ForkOrder& order, SequenceResult& result);
+  void draw(const std::vector<float>& logits);
+  void score(const std::vector<float>& logits);
+  StepResult run_checked(const StepInputs& inputs);
+  /// After a failed step: rows of these sequences that are already on their way are skipped.
+  void end_all(const StepInputs& inputs);
+
+  const model::Model& model_;
+  const ops::OpTable& ops_;
+  cache::KvCache& cache_;
+  Arena scratch_;
+  ops::Exec exec_;
+  model::Replay replay_;
+  std::vector<Entry> entries_;  // [slots]
+  ExpertCounter expert_counter_;
+
+  // Of the step that runs.
+  model::Step step_;
+  std::vector<PlannedDraw> draws_;
+  std::vector<PlannedScores> scores_;
+  int64_t num_logit_rows_ = 0;
+};
+
+}  // namespace di::engine
