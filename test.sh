@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Every check and every test, from nothing but a Debian 12 machine: rules of the tree, the optimised
-# build and its tests, the sanitised build and its tests, the fuzzers. Goes on after a failure, so
-# that one run tells all; the last line counts, and the exit status is 1 when anything failed.
+# build and its tests, the Python package and its tests, the sanitised build and its tests, the
+# fuzzers. Goes on after a failure, so that one run tells all; the last line counts, and the exit
+# status is 1 when anything failed.
 #
-# Usage: ./test.sh [checks|ci|dev|fuzz…]     all parts when none is named
+# Usage: ./test.sh [checks|ci|python|dev|fuzz…]     all parts when none is named
 #   DI_FUZZ_SECONDS   seconds for each fuzzer (60 in CI, else 10)
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
@@ -45,6 +46,21 @@ run_tests() {
   return $verdict
 }
 
+# run_pytest: builds the Python package and runs its tests, and adds their number to the totals.
+run_pytest() {
+  local report=build/python/report.xml verdict=0
+  rm -f "$report"
+  tools/test_python.sh --junitxml "$report" || verdict=1
+  [[ -f "$report" ]] || return 1
+  count() { sed -n "s/.*<testsuite [^>]*$1=\"\([0-9]*\)\".*/\1/p" "$report"; }
+  local bad not_run
+  bad=$(($(count failures) + $(count errors))) not_run=$(count skipped)
+  passed=$((passed + $(count tests) - bad - not_run))
+  failed=$((failed + bad))
+  skipped=$((skipped + not_run))
+  return $verdict
+}
+
 checks() {
   part "format" tools/format.sh --check
   part "rooms" tools/check_rooms.py
@@ -54,6 +70,10 @@ checks() {
 ci() {
   part "ci: build" tools/build.sh ci
   part "ci: tests" run_tests ci
+}
+
+python() {
+  part "python" run_pytest
 }
 
 dev() {
@@ -67,11 +87,11 @@ fuzz() {
 }
 
 parts=("$@")
-((${#parts[@]} > 0)) || parts=(checks ci dev fuzz)
+((${#parts[@]} > 0)) || parts=(checks ci python dev fuzz)
 for name in "${parts[@]}"; do
   case "$name" in
-    checks | ci | dev | fuzz) "$name" ;;
-    *) echo "test.sh: no part is called $name; there are checks, ci, dev, fuzz" >&2 && exit 2 ;;
+    checks | ci | python | dev | fuzz) "$name" ;;
+    *) echo "test.sh: no part is called $name; there are checks, ci, python, dev, fuzz" >&2 && exit 2 ;;
   esac
 done
 

@@ -20,7 +20,7 @@ STRAY = [
     ("unfinished work", r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))", r"\.(h|cc|cmake|sh|py|md|txt)$", r"^tools/check_tree\.py$"),
     ("an environment read outside src/cli", r"\bgetenv\b", r"^src/", r"^src/cli/"),
 ]
-TEXT = re.compile(r"\.(h|cc|cmake|sh|py|md|txt|json|yml)$|(^|/)\.?[a-z-]+$|(^|/)(NOTICE|LICENSE)$")
+TEXT = re.compile(r"\.(h|cc|cmake|sh|py|md|toml|txt|json|yml)$|(^|/)\.?[a-z-]+$|(^|/)(NOTICE|LICENSE)$")
 
 
 def tracked():
@@ -47,7 +47,7 @@ def check_words(name, text):
 def check_opening(name, text):
     has_header = name.endswith(".cc") and (ROOT / name).with_suffix(".h").exists()
     is_test = name.endswith("_test.cc")
-    if re.search(r"^src/.*\.(h|cc)$", name) and not has_header and not is_test:
+    if re.search(r"^(src|python)/.*\.(h|cc)$", name) and not has_header and not is_test:
         if not text.startswith("//"):
             yield f"{name}:1: does not open with what the file owns"
 

@@ -8,7 +8,8 @@ set -euo pipefail
 packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libfmt-dev libcli11-dev libpcre2-dev
   libutf8proc-dev)
 if [[ "${1:-}" == --tests ]]; then
-  packages+=(libgtest-dev clang libclang-rt-14-dev clang-format clang-tidy python3 git)
+  packages+=(libgtest-dev clang libclang-rt-14-dev clang-format clang-tidy git python3 python3-dev
+    python3-venv)
 fi
 
 if ! command -v dpkg-query >/dev/null; then

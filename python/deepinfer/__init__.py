@@ -5,7 +5,7 @@
     with LLM("path/to/model") as llm:
         print(llm.generate(["What is a volcano?"], SamplingParams(max_tokens=64)))
 
-`LLM` is for scripts and batches, `AsyncEngine` for programs on asyncio. docs/python.md explains all.
+`LLM` is for scripts and batches, `AsyncEngine` for programs on asyncio; docs/python.md explains.
 """
 
 from importlib.metadata import version as _version

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import logging
 import os
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy
+from numpy.typing import NDArray
 
 from . import _native, options
 from .chat import ChatOutput, Message, conversation
-from .errors import Busy, Error, InvalidArgument, NotFound, RequestFailed, Unsupported
+from .errors import Busy, Error, InvalidArgument, RequestFailed, Unsupported
 from .sampling_params import SamplingParams
 from .tokenizer import Tokenizer
+
+# One prompt's ids.
+TokenIds: TypeAlias = Sequence[int] | NDArray[numpy.integer[Any]]
+
+logger = logging.getLogger("deepinfer")
 
 _open_cores: weakref.WeakSet[Core] = weakref.WeakSet()
 
@@ -27,13 +36,20 @@ class Core:
         tokenizer: str | os.PathLike[str] | None,
         add_bos_token: bool,
         engine_options: Mapping[str, Any],
+        defaults: Mapping[str, Any],
     ) -> None:
-        folder = _model_folder(model)
-        if tokenizer is not None and os.path.realpath(tokenizer) != os.path.realpath(folder):
+        values = options.ours(engine_options)
+        if model is not None:
+            values["model"] = os.fspath(model)
+        if tokenizer is not None and (
+            model is None or os.path.realpath(tokenizer) != os.path.realpath(model)
+        ):
             raise Unsupported("tokenizer: only the one in the model's folder can be used")
-        self.engine = _native.Engine({**options.resolve(engine_options), "model": folder})
+        self.engine = _native.Engine(values, {**defaults})
         self.closed = False
         self.facts = self.engine.describe()
+        for note in self.facts["notes"]:
+            logger.info("%s", note)
         self.tokenizer = Tokenizer(self.engine)
         self._add_bos_token = add_bos_token
         self._ids = itertools.count()
@@ -53,7 +69,7 @@ class Core:
     def request(
         self,
         prompt: str | None,
-        prompt_token_ids: Iterable[int] | None,
+        prompt_token_ids: TokenIds | None,
         params: SamplingParams | None,
         request_id: str | None = None,
         **details: Any,
@@ -111,13 +127,6 @@ def raise_if_failed(outputs: list[_native.RequestOutput]) -> None:
 def naming_prompt(error: Error, index: int) -> Error:
     """The same error, saying which prompt is wrong."""
     return type(error)(f"prompt {index}: {error}")
-
-
-def _model_folder(model: str | os.PathLike[str] | None) -> str:
-    folder = os.fspath(model) if model is not None else os.environ.get("DEEPINFER_MODEL", "")
-    if not folder:
-        raise NotFound("no model: give its folder, or set DEEPINFER_MODEL; the package brings none")
-    return folder
 
 
 def _close_all() -> None:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _native
-from ._core import Core, raise_if_failed
+from ._core import Core, TokenIds, raise_if_failed
 from ._native import RequestOutput
 from .chat import ChatOutput, Message
 from .errors import InvalidArgument
@@ -60,7 +60,7 @@ class AsyncEngine:
     ) -> None:
         engine_options = dict(options)
         engine_options.pop("disable_log_stats", None)
-        self._core = Core(model, tokenizer, add_bos_token, engine_options)
+        self._core = Core(model, tokenizer, add_bos_token, engine_options, {})
         self._couriers: dict[asyncio.AbstractEventLoop, _Courier] = {}
         self._live: set[str] = set()
 
@@ -75,7 +75,7 @@ class AsyncEngine:
     ) -> Self:
         """Loads a model while the loop goes on."""
         return await asyncio.to_thread(
-            cls, model, tokenizer, add_bos_token=add_bos_token, **options
+            lambda: cls(model, tokenizer, add_bos_token=add_bos_token, **options)
         )
 
     async def generate(
@@ -84,14 +84,14 @@ class AsyncEngine:
         sampling_params: SamplingParams | None = None,
         request_id: str | None = None,
         *,
-        prompt_token_ids: Sequence[int] | None = None,
+        prompt_token_ids: TokenIds | None = None,
         user: str = "",
         priority: int = 0,
         timeout: float = 0,
     ) -> AsyncGenerator[RequestOutput, None]:
         """Completes one prompt and yields what is new as soon as it is there.
 
-        Cancelling the task, or closing the generator, ends the request; so does `abort`, after which
+        Cancelling the task, or closing the generator, ends the request; so does `abort`, whereupon
         a last output says "abort". `deepinfer.gather` joins the outputs to one.
 
         Args:
@@ -102,14 +102,24 @@ class AsyncEngine:
 
         Raises InvalidArgument, Busy when the queue is full, RequestFailed behind the last output.
         """
-        details = {"user": user, "priority": priority, "timeout": timeout}
-        args = (prompt, prompt_token_ids, sampling_params, request_id)
-        if prompt is not None and len(prompt) > _LONG_TEXT:
-            request = await asyncio.to_thread(self._core.request, *args, **details)
-        else:
-            request = self._core.request(*args, **details)
+
+        def make() -> _native.Request:
+            return self._core.request(
+                prompt,
+                prompt_token_ids,
+                sampling_params,
+                request_id,
+                user=user,
+                priority=priority,
+                timeout=timeout,
+            )
+
+        is_long = prompt is not None and len(prompt) > _LONG_TEXT
+        request = await asyncio.to_thread(make) if is_long else make()
         if request.id in self._live:
-            raise InvalidArgument(f"request_id {request.id!r} is that of a request which still runs")
+            raise InvalidArgument(
+                f"request_id {request.id!r} is that of a request which still runs"
+            )
         courier = self._courier()
         queue: asyncio.Queue[RequestOutput] = asyncio.Queue()
         courier.queues[request.id] = queue
@@ -135,7 +145,7 @@ class AsyncEngine:
         sampling_params: SamplingParams | None = None,
         request_id: str | None = None,
         *,
-        prompt_token_ids: Sequence[int] | None = None,
+        prompt_token_ids: TokenIds | None = None,
         user: str = "",
         priority: int = 0,
         timeout: float = 0,

@@ -25,7 +25,7 @@ class NotFound(Error):
 
 
 class Unsupported(Error):
-    """Well formed, but this build, machine or engine cannot do it; a closed engine can do nothing."""
+    """Well formed, but this build, machine or engine, which may be closed, cannot do it."""
 
 
 class OutOfMemory(Error, MemoryError):

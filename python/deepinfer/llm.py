@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import numbers
 import os
 import select
@@ -12,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _native
-from ._core import Core, naming_prompt, raise_if_failed
+from ._core import Core, TokenIds, logger, naming_prompt, raise_if_failed
 from ._native import RequestOutput
 from .chat import ChatOutput, Message
 from .errors import Error, InvalidArgument, Unsupported
@@ -23,10 +22,8 @@ from .tokenizer import Tokenizer
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-_logger = logging.getLogger("deepinfer")
-
 # The caller holds all prompts of a batch anyway, so there is no queue to protect.
-_UNLIMITED = 2**40
+_DEFAULTS = {"max_queued_requests": 2**40, "max_queued_tokens": 2**40}
 
 
 class LLM:
@@ -37,7 +34,7 @@ class LLM:
         tokenizer: None, or the model's folder again.
         decode_sequence: `generate` returns strings; otherwise `RequestOutput`s.
         add_bos_token: text prompts get the token that opens a text, unless they begin with it.
-        options: of the engine, see `EngineOptions`.
+        options: of the engine, see `EngineOptions`; they overrule variables of the environment.
     """
 
     def __init__(
@@ -49,20 +46,16 @@ class LLM:
         add_bos_token: bool = True,
         **options: Unpack[EngineOptions],
     ) -> None:
-        engine_options = {
-            "max_queued_requests": _UNLIMITED,
-            "max_queued_tokens": _UNLIMITED,
-            **options,
-        }
+        engine_options = dict(options)
         self._log_stats = not engine_options.pop("disable_log_stats", True)
         self._decode_sequence = decode_sequence
-        self._core = Core(model, tokenizer, add_bos_token, engine_options)
+        self._core = Core(model, tokenizer, add_bos_token, engine_options, _DEFAULTS)
 
     def generate(
         self,
         prompts: str | Sequence[str] | None = None,
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
-        prompt_token_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        prompt_token_ids: TokenIds | Sequence[TokenIds] | None = None,
         use_tqdm: bool = True,
         multi_modal_data: None = None,
     ) -> list[Any]:
@@ -80,7 +73,9 @@ class LLM:
             raise Unsupported("multi_modal_data: this engine reads no images")
         if not self._decode_sequence:
             return self.generate_outputs(prompts, sampling_params, prompt_token_ids, use_tqdm)
-        shared = [sampling_params] if isinstance(sampling_params, SamplingParams) else sampling_params
+        shared = (
+            [sampling_params] if isinstance(sampling_params, SamplingParams) else sampling_params
+        )
         if any(params.n > 1 for params in shared or ()):
             raise InvalidArgument("n > 1 makes several texts a prompt; call generate_outputs")
         outputs = self.generate_outputs(prompts, sampling_params, prompt_token_ids, use_tqdm)
@@ -91,7 +86,7 @@ class LLM:
         self,
         prompts: str | Sequence[str] | None = None,
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
-        prompt_token_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        prompt_token_ids: TokenIds | Sequence[TokenIds] | None = None,
         use_tqdm: bool = True,
     ) -> list[RequestOutput]:
         """As `generate`, with everything that is known of each request.
@@ -102,7 +97,7 @@ class LLM:
         with _progress(len(requests), use_tqdm) as advance:
             outputs = self._run(requests, advance)
         if self._log_stats:
-            _logger.info("%s", self._core.engine.stats_line())
+            logger.info("%s", self._core.engine.stats_line())
         return outputs
 
     def stream(
@@ -110,7 +105,7 @@ class LLM:
         prompt: str | None = None,
         sampling_params: SamplingParams | None = None,
         *,
-        prompt_token_ids: Sequence[int] | None = None,
+        prompt_token_ids: TokenIds | None = None,
     ) -> Iterator[RequestOutput]:
         """Completes one prompt and yields what is new as soon as it is there.
 
@@ -195,7 +190,7 @@ class LLM:
         self,
         prompts: str | Sequence[str] | None,
         sampling_params: SamplingParams | Sequence[SamplingParams] | None,
-        prompt_token_ids: Sequence[int] | Sequence[Sequence[int]] | None,
+        prompt_token_ids: TokenIds | Sequence[TokenIds] | None,
     ) -> list[_native.Request]:
         texts = [prompts] if isinstance(prompts, str) else prompts
         ids = _one_or_many(prompt_token_ids)
@@ -258,13 +253,10 @@ def _next_outputs(mailbox: _native.Mailbox) -> list[RequestOutput]:
     return mailbox.take()
 
 
-def _one_or_many(
-    ids: Sequence[int] | Sequence[Sequence[int]] | None,
-) -> Sequence[Any] | None:
+def _one_or_many(ids: TokenIds | Sequence[TokenIds] | None) -> Any:
     """A list of prompts, also when it is one prompt."""
-    if ids is not None and len(ids) > 0 and isinstance(ids[0], numbers.Integral):
-        return [ids]
-    return ids
+    is_one = ids is not None and len(ids) > 0 and isinstance(ids[0], numbers.Integral)
+    return [ids] if is_one else ids
 
 
 def _one_for_each(

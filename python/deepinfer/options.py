@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from . import _native
 from .errors import InvalidArgument, Unsupported
 
 
 class EngineOptions(TypedDict, total=False):
-    """Options of `LLM` and `AsyncEngine`. docs/flags.md has units, ranges and reasons."""
+    """Options of `LLM` and `AsyncEngine`; docs/options.md has units, ranges and reasons."""
 
     backend: str  # "cpu", or "ref": the slow, literal oracle
     isa: str  # "auto", "avx2", "avx512", "vnni", "amx"
@@ -31,6 +30,9 @@ class EngineOptions(TypedDict, total=False):
     seed: int  # requests without a seed draw theirs from this one
     peak_flops: float  # of the machine, for the utilisation in stats()
     check_integrity: bool  # check the ledger of memory after each step
+    banned_tokens: str  # ids that no request draws, such as "0..3,7"
+    record: str  # log parameters, lengths, hashes and times of all requests into this file
+    record_content: bool  # log prompts and outputs, too
 
     # Names of the original engine.
     max_model_len: int | None  # context
@@ -86,9 +88,8 @@ _ONLY: dict[str, tuple[tuple[object, ...], str]] = {
 }
 
 
-def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
+def ours(options: Mapping[str, Any]) -> dict[str, Any]:
     """The engine's own options. Raises InvalidArgument or Unsupported naming what is wrong."""
-    known = _native.default_options()
     resolved: dict[str, Any] = {}
     for name, value in options.items():
         if name in _WITHOUT_EFFECT:
@@ -99,11 +100,9 @@ def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
                 wanted = " or ".join(repr(v) for v in allowed)
                 raise Unsupported(f"{name}={value!r}: {reason}; only {wanted} can be honoured")
             continue
-        ours = _RENAMED.get(name, name)
-        if ours not in known:
-            raise InvalidArgument(f"there is no option called {name!r}; there are {sorted(known)}")
-        if ours in resolved:
-            raise InvalidArgument(f"{name} and {ours} are the same option; give one")
+        renamed = _RENAMED.get(name, name)
+        if renamed in resolved:
+            raise InvalidArgument(f"{name} and {renamed} are the same option; give one")
         if value is not None:
-            resolved[ours] = value
+            resolved[renamed] = value
     return resolved

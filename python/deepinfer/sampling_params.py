@@ -94,7 +94,9 @@ class SamplingParams:
 
     def to_dict(self) -> dict[str, object]:
         """All fields, in the form that the engine reads."""
-        values: dict[str, object] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        values: dict[str, object] = {
+            f.name: getattr(self, f.name) for f in dataclasses.fields(self)
+        }
         values["logit_bias"] = {str(token): bias for token, bias in self.logit_bias.items()}
         if isinstance(self.stop, str):
             values["stop"] = [self.stop]

@@ -77,17 +77,32 @@ void bind_request(nb::module_& module) {
       });
 }
 
+/// A mailbox in Python. Were the mailbox itself the Python object, the engine's thread, which holds
+/// it as well, would need the GIL to let go of it.
+struct MailboxHolder {
+  std::shared_ptr<Mailbox> mailbox;
+};
+
 void bind_mailbox(nb::module_& module) {
-  nb::class_<Mailbox>(module, "Mailbox", "Where the news of requests arrive.")
-      .def(nb::init<bool>(), "whole"_a)
+  nb::class_<MailboxHolder>(module, "Mailbox", "Where the news of requests arrive.")
       .def(
-          "fileno", &Mailbox::fd, "A descriptor that is readable while there is something to take."
+          "__init__",
+          [](MailboxHolder* self, bool whole) {
+            new (self) MailboxHolder{std::make_shared<Mailbox>(whole)};
+          },
+          "whole"_a,
+          "With `whole`, requests come once, when they are finished."
+      )
+      .def(
+          "fileno",
+          [](const MailboxHolder& self) { return self.mailbox->fd(); },
+          "A descriptor that is readable while there is something to take."
       )
       .def(
           "take",
-          [](Mailbox& self) {
+          [](const MailboxHolder& self) {
             nb::list outputs;
-            for (RequestOutput& output : self.take())
+            for (RequestOutput& output : self.mailbox->take())
               outputs.append(nb::cast(std::make_shared<RequestOutput>(std::move(output))));
             return outputs;
           },
@@ -101,16 +116,28 @@ void bind_handle(nb::module_& module) {
   nb::class_<Self>(module, "Engine", "An engine with its thread.")
       .def(
           "__init__",
-          [](Self* self, const nb::dict& options) {
-            const engine::EngineOptions values = options_from_json(to_json(options, "options"));
+          [](Self* self, const nb::dict& options, const nb::dict& defaults) {
+            const ResolvedOptions resolved =
+                resolve_options(to_json(defaults, "defaults"), to_json(options, "options"));
             const nb::gil_scoped_release waits;
-            new (self) Self(values);
+            new (self) Self(resolved);
           },
-          nb::sig("def __init__(self, options: dict[str, object]) -> None"),
-          "options"_a
+          nb::sig("def __init__(self, options: dict[str, object], defaults: dict[str, object]) -> "
+                  "None"),
+          "options"_a,
+          "defaults"_a,
+          "Options overrule the environment, which overrules the defaults."
       )
       .def("check", &Self::check, "request"_a, "Raises what adding the request would.")
-      .def("submit", &Self::submit, "request"_a, "mailbox"_a, Waits())
+      .def(
+          "submit",
+          [](const Self& self, const engine::Request& request, const MailboxHolder& holder) {
+            self.submit(request, holder.mailbox);
+          },
+          "request"_a,
+          "mailbox"_a,
+          Waits()
+      )
       .def("abort", &Self::abort, "request_id"_a, Waits())
       .def("close", &Self::close, Waits())
       .def("abandon", &Self::abandon, "Lets go of the engine in a forked process.")
@@ -198,12 +225,6 @@ void bind_engine(nb::module_& module) {
       nb::sig("def check_sampling(params: dict[str, object]) -> dict[str, typing.Any]"),
       "The fields that differ from their defaults. Raises InvalidArgument for values that no model "
       "takes."
-  );
-  module.def(
-      "default_options",
-      [] { return from_json(options_json({})); },
-      nb::sig("def default_options() -> dict[str, typing.Any]"),
-      "Engine options and their defaults."
   );
 }
 

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "engine/admission.h"
-#include "options.h"
 #include "text/chat_encoding.h"
 #include "text/output_parser.h"
 
@@ -18,9 +17,11 @@ constexpr int64_t kMaxCommands = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
-EngineHandle::EngineHandle(const engine::EngineOptions& options)
-    : thread_(std::make_shared<engine::EngineThread>(engine::Engine::open(options), kMaxCommands)) {
-}
+EngineHandle::EngineHandle(const ResolvedOptions& resolved)
+    : notes_(resolved.notes),
+      thread_(std::make_shared<engine::EngineThread>(
+          engine::Engine::open(resolved.options), kMaxCommands
+      )) {}
 
 std::shared_ptr<engine::EngineThread> EngineHandle::thread() const {
   const std::lock_guard lock(mutex_);
@@ -125,6 +126,7 @@ Json EngineHandle::describe() const {
   const engine::Engine& engine = thread->engine();
   Json json = Json::Object{};
   json.set("options", options_json(engine.options()));
+  json.set("notes", Json::Array(notes_.begin(), notes_.end()));
   json.set("model_folder", engine.model_folder());
   json.set("context", engine.context());
   json.set("num_blocks", engine.num_blocks());

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "engine/engine_thread.h"
 #include "mailbox.h"
+#include "options.h"
 
 namespace di::python {
 
@@ -26,7 +27,7 @@ struct ParsedAnswer {
 class EngineHandle {
  public:
   /// Opens an engine and starts its thread. Takes as long as loading the model.
-  explicit EngineHandle(const engine::EngineOptions& options);
+  explicit EngineHandle(const ResolvedOptions& options);
 
   /// Throws what Engine::add would refuse `request` for, given an empty queue.
   void check(const engine::Request& request) const;
@@ -58,12 +59,13 @@ class EngineHandle {
   /// What the model wrote behind that prompt.
   ParsedAnswer parse_answer(const Json& conversation, const std::string& text) const;
 
-  /// What is fixed: the options as they are in force, and facts of the model.
+  /// What is fixed: the options as they are in force, notes about them, and facts of the model.
   Json describe() const;
 
  private:
   std::shared_ptr<engine::EngineThread> thread() const;
 
+  const std::vector<std::string> notes_;
   mutable std::mutex mutex_;
   std::shared_ptr<engine::EngineThread> thread_;
 };
