@@ -36,9 +36,8 @@ class PeakDemand {
 /// memory may be promised twice.
 ///
 /// Promising less than everybody may need keeps memory busy and has its price: now and then someone
-/// gives way and is computed again. The caution falls with every row computed and rises with every
-/// row lost, so that about a tenth of all rows are computed twice where memory is short, and none
-/// where it is not.
+/// gives way and is computed again. The caution falls with work done and rises with work lost, so
+/// that about a fiftieth of the work is done twice where memory is short, and none where it is not.
 class OutputForecast {
  public:
   /// `pool_tokens`: what the cache holds; the caution moves by about 1 while that is computed.
@@ -46,7 +45,9 @@ class OutputForecast {
 
   /// A sequence ended after `outputs` of `max_tokens`.
   void observe_end(int64_t outputs, int64_t max_tokens);
+  /// A step ended that took as long as `rows` prompt rows take.
   void observe_work(double rows);
+  /// So many rows are to be computed again.
   void observe_loss(int64_t rows);
 
   /// Tokens that a sequence with `outputs` of `max_tokens` should be given room for, at least 1.
