@@ -230,6 +230,10 @@ Stats Engine::stats() const {
   return state_->window->stats(steady_seconds(), state_->scheduler->counts());
 }
 
+void Engine::restart_stats() {
+  state_->window->restart(steady_seconds());
+}
+
 void Engine::trace(const std::string& path, int64_t num_steps) {
   state_->tracer.start(path, num_steps);
 }

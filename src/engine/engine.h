@@ -66,6 +66,9 @@ class Engine {
   /// What happened lately, and in all. See docs/metrics.md.
   Stats stats() const;
 
+  /// Begins the window of stats() anew; what is counted since the start goes on.
+  void restart_stats();
+
   /// Records the next `num_steps` steps: phases on each thread, ops and rows. The trace is written
   /// to `path` as Chrome-trace JSON when they are done or the engine ends. Throws Error when `path`
   /// can not be written or a trace is being taken.

@@ -5,6 +5,9 @@
 #include <cmath>
 #include <set>
 
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "cache/layout.h"
 #include "engine/testing.h"
 
 namespace di::engine {
@@ -195,6 +198,7 @@ TEST_P(EngineTest, ATimeoutEndsARequest) {
   request.timeout_seconds = 1e-9;
   const Transcripts all = testing::run(*engine_, {request});
   EXPECT_EQ(all.at("a").only().reason, FinishReason::kTimeout);
+  EXPECT_TRUE(all.at("a").only().tokens.empty()) << "an end is no token";
   expect_all_free();
 }
 
@@ -404,6 +408,85 @@ TEST_P(EngineTest, TenThousandAbortsAtOnceAllGetTheirLastWord) {
   expect_all_free();
 }
 
+TEST_P(EngineTest, NewsOutliveTheEngine) {
+  ASSERT_FALSE(engine_->add(plain_request(*engine_, "a", 6)));
+  std::vector<Output> news;
+  while (engine_->has_work()) {
+    for (Output& output : engine_->step())
+      news.push_back(std::move(output));
+  }
+  engine_.reset();
+  ASSERT_EQ(news.size(), 6);
+  for (const Output& output : news)
+    EXPECT_EQ(output.request_id, "a");
+}
+
+TEST_P(EngineTest, TwoEnginesShareNothing) {
+  const std::vector<Request> requests = testing::mixed_requests(*engine_, 6, 8);
+  const Transcripts alone = testing::run(*engine_, requests);
+  const auto other = Engine::open(testing::small_options());
+  Transcripts first;
+  Transcripts second;
+  for (const Request& request : requests) {
+    ASSERT_FALSE(engine_->add(request));
+    ASSERT_FALSE(other->add(request));
+  }
+  while (engine_->has_work() || other->has_work()) {  // in turns
+    if (engine_->has_work()) testing::append(first, engine_->step());
+    if (other->has_work()) testing::append(second, other->step());
+  }
+  for (const Request& request : requests) {
+    testing::expect_same(alone.at(request.id), first.at(request.id), request.id);
+    testing::expect_same(alone.at(request.id), second.at(request.id), request.id);
+  }
+}
+
+TEST_P(EngineTest, TimeToTheFirstTokenCountsFromTheRequestsArrival) {
+  EngineOptions options = testing::small_options();
+  options.max_num_seqs = 1;
+  reopen(options);
+  for (const char* id : {"first", "second"}) {
+    Request request = plain_request(*engine_, id, 20);
+    request.sampling.ignore_eos = true;
+    ASSERT_FALSE(engine_->add(request));
+  }
+  Transcripts all;
+  testing::drain(*engine_, all);
+  const Distribution ttft = *engine_->stats().ttft_seconds;
+  EXPECT_GT(ttft.max, 5 * ttft.p50) << "the second waited for all of the first";
+}
+
+TEST_P(EngineTest, ATraceShowsThePhasesOfBothThreads) {
+  const std::string path = ::testing::TempDir() + "engine_trace.json";
+  engine_->trace(path, 3);
+  EXPECT_THROW(engine_->trace(path, 3), Error) << "one at a time";
+  testing::run(*engine_, {plain_request(*engine_, "a", 6)});
+  const Json trace = Json::parse(read_text_file(path), path);
+  std::map<std::string, int> spans;
+  std::set<std::string> tracks;
+  for (const Json& event : trace.at("traceEvents").as_array()) {
+    const bool is_span = event.at("ph").as_string() == "X";
+    if (is_span) ++spans[event.at("name").as_string()];
+    if (event.at("name").as_string() == "thread_name")
+      tracks.insert(event.at("args").at("name").as_string());
+  }
+  EXPECT_TRUE(tracks.contains("engine"));
+  EXPECT_TRUE(tracks.contains("compute"));
+  EXPECT_GE(spans["plan"], 3);
+  EXPECT_EQ(spans["apply"], 3);
+  EXPECT_GE(spans["forward"], 3);
+  EXPECT_GE(spans["draw"], 3);
+  EXPECT_GT(spans["sparse_attention"], spans["forward"]);
+}
+
+TEST(EngineOpen, PlansTheMemoryThatTheCacheTakes) {
+  const auto engine = Engine::open(testing::small_options());
+  const cache::Layout layout = cache::make_layout(engine->config());
+  EXPECT_EQ(engine->num_blocks(), 40 * 4) << "four blocks for each of forty sequences";
+  EXPECT_EQ(engine->memory_plan().blocks, engine->num_blocks() * layout.block_bytes);
+  EXPECT_EQ(engine->memory_plan().slots, 40 * layout.slot_bytes);
+}
+
 TEST(EngineOpen, RefusesOptionsThatCannotBeMetWithTheirNames) {
   const auto message_of = [](auto change) {
     EngineOptions options = testing::small_options();
@@ -426,13 +509,7 @@ TEST(EngineOpen, RefusesOptionsThatCannotBeMetWithTheirNames) {
   expect_says(message_of([](EngineOptions& o) { o.num_blocks = 3; }), "num_blocks is 3");
   expect_says(message_of([](EngineOptions& o) { o.context = int64_t{1} << 30; }), "context");
   expect_says(message_of([](EngineOptions& o) { o.model = "/nowhere"; }), "/nowhere");
-  expect_says(
-      message_of([](EngineOptions& o) {
-        o.max_num_seqs = 60000;
-        o.max_num_batched_tokens = 60000;
-      }),
-      "memory"
-  );
+  expect_says(message_of([](EngineOptions& o) { o.num_blocks = int64_t{1} << 33; }), "memory");
 }
 
 }  // namespace

@@ -76,9 +76,9 @@ void compare(const Setting& setting) {
   }
 }
 
-class OneText : public ::testing::TestWithParam<std::tuple<int64_t, bool>> {};
+class OneTextMatrix : public ::testing::TestWithParam<std::tuple<int64_t, bool>> {};
 
-TEST_P(OneText, WhateverTheBatchAsynchronyPreemptionAndThreads) {
+TEST_P(OneTextMatrix, WhateverTheBatchAsynchronyPreemptionAndThreads) {
   const auto [chunk, preempted] = GetParam();
   for (const bool async : {false, true}) {
     for (const int threads : {1, 2})
@@ -88,14 +88,27 @@ TEST_P(OneText, WhateverTheBatchAsynchronyPreemptionAndThreads) {
 
 INSTANTIATE_TEST_SUITE_P(
     Chunks,
-    OneText,
+    OneTextMatrix,
     ::testing::Combine(::testing::Values(1, 7, 128, 0), ::testing::Bool()),
-    [](const ::testing::TestParamInfo<OneText::ParamType>& chosen) {
+    [](const ::testing::TestParamInfo<OneTextMatrix::ParamType>& chosen) {
       const int64_t chunk = std::get<0>(chosen.param);
       return (chunk == 0 ? "Whole" : "Chunk" + std::to_string(chunk)) +
              (std::get<1>(chosen.param) ? "Preempted" : "");
     }
 );
+
+TEST(OneText, OfSixtyFourMixedRequestsAtOnceIsThatOfOneByOne) {
+  EngineOptions options = testing::small_options();
+  options.max_num_seqs = 64;
+  const auto engine = Engine::open(options);
+  const std::vector<Request> requests =
+      testing::mixed_requests(*engine, testing::kSanitized ? 20 : 64, 12);
+  const Transcripts together = testing::run(*engine, requests);
+  for (const Request& request : requests) {
+    const Transcripts alone = testing::run(*engine, {request});
+    testing::expect_same(alone.at(request.id), together.at(request.id), request.id);
+  }
+}
 
 }  // namespace
 }  // namespace di::engine

@@ -189,6 +189,14 @@ void StatsWindow::add_ending(double now, const FinishedChoice& choice) {
   count_ending(now, choice, slices_.back().endings);
 }
 
+void StatsWindow::restart(double now) {
+  begin_ = now;
+  slices_.clear();
+  num_steps_ = 0;
+  ttft_.clear();
+  output_token_.clear();
+}
+
 void StatsWindow::count_ending(double now, const FinishedChoice& choice, Endings& endings) {
   ++totals_.total_endings[static_cast<std::size_t>(choice.reason)];
   if (choice.output_tokens > 1) {

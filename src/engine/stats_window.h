@@ -67,10 +67,10 @@ struct StepRecord {
 /// The newest part of an engine's life.
 ///
 /// Edges. Everything that is added carries the time at which it happened. A window that ends now
-/// begins at the latest of: the start; now − window_seconds; the time of the newest thing that had
-/// to leave it, because it holds window_steps steps or kMaxSlices things. What happened later than
-/// its beginning counts, whole, and the time since its beginning is what rates are divided by. So a
-/// lone step has a rate, and an idle engine's rates fall to 0.
+/// begins at the latest of: the start, or the last restart(); now − window_seconds; the time of the
+/// newest thing that had to leave it, because it holds window_steps steps or kMaxSlices things.
+/// What happened later than its beginning counts, whole, and the time since its beginning is what
+/// rates are divided by. So a lone step has a rate, and an idle engine's rates fall to 0.
 ///
 /// Distributions of latencies are those of the newest kMaxSamples requests in the window.
 ///
@@ -89,6 +89,9 @@ class StatsWindow {
   void add_step(StepRecord step);
   /// A choice that ended between steps.
   void add_ending(double now, const FinishedChoice& choice);
+
+  /// Empties the window; it begins now.
+  void restart(double now);
 
   /// The state of things. `counts`: the scheduler's, at the same moment.
   Stats stats(double now, const sched::SchedulerCounts& counts) const;
@@ -126,7 +129,7 @@ class StatsWindow {
 
   StatsOptions options_;
   double start_;
-  double begin_;  // time of the newest thing that left, or the start
+  double begin_;  // time of the newest thing that left, of a restart, or the start
   std::deque<Slice> slices_;
   int64_t num_steps_ = 0;  // in slices_
   Samples ttft_;

@@ -55,6 +55,21 @@ TEST(StatsWindow, ALoneStepHasARate) {
   EXPECT_DOUBLE_EQ(*stats.last_output_tokens_per_second, 100);
 }
 
+TEST(StatsWindow, ARestartEmptiesTheWindowAndKeepsTheTotals) {
+  StatsWindow window({.window_seconds = 10}, 0);
+  StepRecord step = step_at(1);
+  step.ttft_seconds = {0.5};
+  window.add_step(std::move(step));
+  window.restart(2);
+  window.add_step(step_at(3));
+  const Stats stats = window.stats(4, kIdle);
+  EXPECT_EQ(stats.window_steps, 1);
+  EXPECT_EQ(stats.window_seconds, 2);
+  EXPECT_FALSE(stats.ttft_seconds);
+  EXPECT_EQ(stats.total_steps, 2);
+  EXPECT_EQ(stats.uptime_seconds, 4);
+}
+
 TEST(StatsWindow, WithoutTimeThereAreNoRates) {
   const StatsWindow window({.peak_flops = 1}, 5);
   const Stats stats = window.stats(5, kIdle);
