@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Every check and every test, from nothing but a Debian 12 machine: rules of the tree, the optimised
-# build and its tests, the Python package and its tests, the sanitised build and its tests, the
+# build and its tests, the Python package and its tests, the sanitised builds and their tests, the
 # fuzzers. Goes on after a failure, so that one run tells all; the last line counts, and the exit
 # status is 1 when anything failed.
 #
-# Usage: ./test.sh [checks|ci|python|dev|fuzz…]     all parts when none is named
+# Usage: ./test.sh [checks|ci|python|dev|tsan|fuzz…]     all parts when none is named
 #   DI_FUZZ_SECONDS   seconds for each fuzzer (60 in CI, else 10)
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
@@ -65,6 +65,7 @@ checks() {
   part "format" tools/format.sh --check
   part "rooms" tools/check_rooms.py
   part "tree" tools/check_tree.py
+  part "faults" tools/check_faults.py
 }
 
 ci() {
@@ -81,17 +82,22 @@ dev() {
   part "sanitizers: tests" run_tests dev
 }
 
+tsan() {
+  part "threads: build" tools/build.sh tsan base_test engine_test
+  part "threads: tests" run_tests tsan
+}
+
 fuzz() {
   local seconds=${DI_FUZZ_SECONDS:-$([[ -n "${CI:-}" ]] && echo 60 || echo 10)}
   part "fuzz, $seconds s each" tools/fuzz.sh "$seconds"
 }
 
 parts=("$@")
-((${#parts[@]} > 0)) || parts=(checks ci python dev fuzz)
+((${#parts[@]} > 0)) || parts=(checks ci python dev tsan fuzz)
 for name in "${parts[@]}"; do
   case "$name" in
-    checks | ci | python | dev | fuzz) "$name" ;;
-    *) echo "test.sh: no part is called $name; there are checks, ci, python, dev, fuzz" >&2 && exit 2 ;;
+    checks | ci | python | dev | tsan | fuzz) "$name" ;;
+    *) echo "test.sh: no part is called $name; there are checks, ci, python, dev, tsan, fuzz" >&2 && exit 2 ;;
   esac
 done
 
