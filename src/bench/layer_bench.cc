@@ -2,30 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
 
 #include <fmt/format.h>
 
+#include "bench/expert_union.h"
 #include "bench/limits.h"
 #include "bench/synthetic_model.h"
 #include "bench/timed_ops.h"
 
 namespace di::bench {
 namespace {
-
-/// Counts the distinct experts of each layer's rows.
-class ExpertCounter : public model::Observer {
- public:
-  void observe(std::string_view name, int64_t, const model::ObservedTensor& tensor) override {
-    if (name != "expert_ids") return;
-    const auto* ids = static_cast<const int32_t*>(tensor.data);
-    distinct_ += std::ssize(std::set<int32_t>(ids, ids + tensor.shape[0] * tensor.shape[1]));
-  }
-  int64_t distinct() const { return distinct_; }
-
- private:
-  int64_t distinct_ = 0;
-};
 
 /// The best run of the step, and what each op took in it.
 struct BestRun {
@@ -64,9 +50,9 @@ class LayerBench {
     step.sequences[0].tokens = ids;
     step.sequences[0].start = options_.context;
     step.sequences[0].block_table = blocks.data();
-    ExpertCounter counter;
-    forward(synthetic_.model, step, cache, table_, exec_, {.observer = &counter});
-    report(rows, best_run(step, cache), counter.distinct());
+    ExpertUnion experts;
+    forward(synthetic_.model, step, cache, table_, exec_, {.observer = &experts});
+    report(rows, best_run(step, cache), experts.distinct());
   }
 
  private:
