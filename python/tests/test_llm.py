@@ -16,6 +16,7 @@ import pytest
 from deepinfer import (
     LLM,
     Busy,
+    EngineOptions,
     InvalidArgument,
     NotFound,
     RequestFailed,
@@ -308,6 +309,10 @@ def test_options_of_the_original_are_understood() -> None:
         assert llm.engine_options["memory_utilization"] == 0.5
         assert llm.engine_options["seed"] == 3
         assert llm.engine_options["max_num_batched_tokens"] == 512
+
+
+def test_every_option_of_the_engine_has_a_type(llm: LLM) -> None:
+    assert set(llm.engine_options) - {"model"} <= set(EngineOptions.__annotations__)
 
 
 @pytest.mark.parametrize(
