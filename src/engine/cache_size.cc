@@ -30,20 +30,22 @@ CacheSize plan_cache(
   }
   const auto budget =
       static_cast<int64_t>(static_cast<double>(available) * options.memory_utilization);
+  const int64_t num_slots =
+      options.max_num_seqs + (options.async_scheduling ? 1 + options.max_num_seqs / 16 : 0);
   model::MemoryLimits limits{
       .context = context,
-      .num_sequences = options.max_num_seqs,
+      .num_sequences = num_slots,
       .chunk = options.max_num_batched_tokens,
       .num_blocks = options.num_blocks > 0 ? options.num_blocks : least,
       .num_logit_rows = options.max_num_batched_tokens};
   const model::MemoryPlan least_plan = plan_memory(checkpoint, ops, limits);
   model::require_fit(least_plan, limits, budget);
-  if (options.num_blocks > 0) return {options.num_blocks, least_plan};
+  if (options.num_blocks > 0) return {options.num_blocks, num_slots, least_plan};
 
   const int64_t block_bytes = std::max<int64_t>(least_plan.blocks / least, 1);
   const int64_t room = least + (budget - least_plan.total()) / block_bytes;
   limits.num_blocks = std::min(options.max_num_seqs * least, room);
-  return {limits.num_blocks, plan_memory(checkpoint, ops, limits)};
+  return {limits.num_blocks, num_slots, plan_memory(checkpoint, ops, limits)};
 }
 
 }  // namespace di::engine

@@ -14,6 +14,8 @@ namespace di::engine {
 /// The cache's size and the memory of everything.
 struct CacheSize {
   int64_t num_blocks = 0;
+  int64_t num_slots = 0;  ///< a few more than max_num_seqs when steps are asynchronous: an ended
+                          ///< sequence holds its slot until its last planned step has retired
   model::MemoryPlan plan;
 };
 

@@ -38,7 +38,7 @@ void Choice::take(const SequenceResult& result, ChoiceOutput& news) {
   news.index = spec_.index;
   if (result.end == DrawEnd::kNotFinite) {
     end(FinishReason::kFailed,
-        "the model's logits are not finite, or nothing is left to draw; this request cannot go on",
+        "the model's numbers are not finite, or nothing is left to draw; this request cannot go on",
         news);
     return;
   }

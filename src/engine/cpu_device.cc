@@ -55,6 +55,7 @@ void CpuDevice::end_all(const StepInputs& inputs) {
 
 StepResult CpuDevice::run_checked(const StepInputs& inputs) {
   step_.sequences.clear();
+  runs_.clear();
   draws_.clear();
   scores_.clear();
   num_logit_rows_ = 0;
@@ -66,33 +67,41 @@ StepResult CpuDevice::run_checked(const StepInputs& inputs) {
   for (const SequenceOrder& order : inputs.sequences)
     add_rows(order, *next++);
   if (!step_.sequences.empty()) {
-    const std::vector<float> logits = forward(inputs);
+    const model::StepOutput output = forward(inputs);
+    end_astray(output);
     const TraceScope scope(
         inputs.trace.get(), track_of(inputs), "draw", {{"rows", std::ssize(draws_)}}
     );
     for (const ForkOrder& order : inputs.forks)
       add_fork(order, *next++);
-    score(logits);
-    draw(logits);
+    score(output.logits);
+    draw(output.logits);
   }
   result.expert_max = expert_counter_.max();
   result.expert_mean = expert_counter_.mean();
   return result;
 }
 
-std::vector<float> CpuDevice::forward(const StepInputs& inputs) {
+model::StepOutput CpuDevice::forward(const StepInputs& inputs) {
   const model::ForwardOptions options{.replay = replay_, .observer = &expert_counter_};
   if (inputs.trace == nullptr) {
-    return model::forward(model_, step_, cache_, ops_, exec_, options).logits;
+    return model::forward(model_, step_, cache_, ops_, exec_, options);
   }
   const TraceRecorder::Track track = track_of(inputs);
   const TraceScope scope(inputs.trace.get(), track, "forward", {{"step", inputs.step}});
   ops::TracedOps traced(ops_, *inputs.trace, track);
   exec_.observer = &traced;
-  std::vector<float> logits =
-      model::forward(model_, step_, cache_, traced.table(), exec_, options).logits;
+  model::StepOutput output = model::forward(model_, step_, cache_, traced.table(), exec_, options);
   exec_.observer = nullptr;
-  return logits;
+  return output;
+}
+
+void CpuDevice::end_astray(const model::StepOutput& output) {
+  for (std::size_t s = 0; s < runs_.size(); ++s) {
+    if (output.finite[s] != 0) continue;
+    runs_[s].entry->ended = true;
+    runs_[s].result->end = DrawEnd::kNotFinite;
+  }
 }
 
 void CpuDevice::start(
@@ -151,6 +160,7 @@ void CpuDevice::add_rows(const SequenceOrder& order, SequenceResult& result) {
                  : rows.samples ? model::LogitRows::kLast
                                 : model::LogitRows::kNone}
   );
+  runs_.push_back({&entry, &result});
   if (scores) {
     const int64_t begin = std::max(rows.start, entry.admission->num_prompt_logprobs);
     const int64_t end =
@@ -175,6 +185,7 @@ void CpuDevice::add_fork(const ForkOrder& order, SequenceResult& result) {
     return draw.entry == parent;
   });
   DI_CHECK(row != draws_.end(), "a fork happens in the step that draws its parent's first token");
+  child.ended = parent->ended;
   const int64_t logits_row = row->logits_row;
   draws_.push_back({&child, &result, logits_row});
 }
@@ -190,8 +201,12 @@ void CpuDevice::draw(const std::vector<float>& logits) {
           logits.data() + planned.logits_row * vocab, static_cast<std::size_t>(vocab)
       );
       SequenceResult& result = *planned.result;
-      result.draw = entry.sampler->draw(row, std::ssize(entry.tokens) - 1, scratch);
       result.sampled = true;
+      if (entry.ended) {  // its rows were not finite
+        result.end = DrawEnd::kNotFinite;
+        continue;
+      }
+      result.draw = entry.sampler->draw(row, std::ssize(entry.tokens) - 1, scratch);
       if (!result.draw.finite) {
         result.end = DrawEnd::kNotFinite;
       } else {
@@ -212,6 +227,7 @@ void CpuDevice::draw(const std::vector<float>& logits) {
 void CpuDevice::score(const std::vector<float>& logits) {
   const int64_t vocab = model_.config.vocab_size;
   for (const PlannedScores& planned : scores_) {
+    if (planned.entry->ended) continue;
     std::vector<sampling::Draw>& scores = planned.result->prompt_scores;
     scores.resize(static_cast<std::size_t>(planned.count));
     const auto run = [&](int64_t begin, int64_t end) {

@@ -30,6 +30,12 @@ class CpuDevice final : public Device {
     bool ended = false;  ///< an end token was drawn: later rows are skipped
   };
 
+  /// The rows of one sequence in the step that runs.
+  struct Run {
+    Entry* entry = nullptr;
+    SequenceResult* result = nullptr;
+  };
+
   /// A draw from one row of logits.
   struct PlannedDraw {
     Entry* entry = nullptr;
@@ -46,7 +52,9 @@ class CpuDevice final : public Device {
     int64_t count = 0;
   };
 
-  std::vector<float> forward(const StepInputs& inputs);
+  model::StepOutput forward(const StepInputs& inputs);
+  /// Ends the sequences whose rows are not finite.
+  void end_astray(const model::StepOutput& output);
   void start(Entry& entry, std::shared_ptr<const Admission> admission, std::vector<int32_t> blocks);
   bool wants_scores(const Entry& entry, const sched::PlannedSequence& rows) const;
   void add_rows(const SequenceOrder& order, SequenceResult& result);
@@ -68,6 +76,7 @@ class CpuDevice final : public Device {
 
   // Of the step that runs.
   model::Step step_;
+  std::vector<Run> runs_;  // beside step_.sequences
   std::vector<PlannedDraw> draws_;
   std::vector<PlannedScores> scores_;
   int64_t num_logit_rows_ = 0;

@@ -46,7 +46,7 @@ std::unique_ptr<Engine> Engine::open(
 
   s.loaded = load(std::move(checkpoint), *s.ops, *s.pool, progress);
   s.cache = std::make_unique<cache::KvCache>(
-      cache::make_layout(s.loaded.model.config), size.num_blocks, options.max_num_seqs
+      cache::make_layout(s.loaded.model.config), size.num_blocks, size.num_slots
   );
   s.scheduler = std::make_unique<sched::Scheduler>(
       sched::SchedulerOptions{

@@ -140,11 +140,12 @@ class BrokenModel {
   std::filesystem::path folder_;
 };
 
-TEST_P(FailureTest, ANanInsideTheModelEndsTheRequestThatMetItAlone) {
+TEST_P(FailureTest, ANanInsideTheModelEndsTheRequestsThatMetItAlone) {
   constexpr int32_t kPoison = 77;
   const BrokenModel broken(kPoison);
   EngineOptions options = testing::small_options();
   options.model = broken.folder();
+  options.chunk = 16;
   options.async_scheduling = GetParam();
   const auto engine = Engine::open(options);
   std::vector<Request> requests = testing::mixed_requests(*engine, 6, 10);
@@ -153,11 +154,12 @@ TEST_P(FailureTest, ANanInsideTheModelEndsTheRequestThatMetItAlone) {
     request.sampling.banned_token_ids = {kPoison};
   }
   const Transcripts healthy = testing::run(*engine, requests);
-  requests[2].prompt_token_ids.back() = kPoison;
+  requests[2].prompt_token_ids[1] = kPoison;
+  requests[3].prompt_token_ids.back() = kPoison;
   const Transcripts all = testing::run(*engine, requests);
   for (const Request& request : requests) {
     const Transcript& transcript = all.at(request.id);
-    if (request.id == requests[2].id) {
+    if (request.id == requests[2].id || request.id == requests[3].id) {
       EXPECT_EQ(transcript.only().reason, FinishReason::kFailed);
       EXPECT_TRUE(transcript.only().tokens.empty());
     } else {

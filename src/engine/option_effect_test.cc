@@ -222,12 +222,6 @@ std::vector<int32_t> drawn_with_seed(const Json& seed) {
 void probe_seed() {
   EXPECT_EQ(drawn_with_seed(5), drawn_with_seed(5));
   EXPECT_NE(drawn_with_seed(5), drawn_with_seed(6));
-  const auto engine = open_with("seed", 1);
-  Request request = request_of(*engine, "a", 10, 24);
-  request.sampling.temperature = 1;
-  request.sampling.seed = 5;
-  EXPECT_EQ(testing::run(*engine, {request}).at("a").only().ids(), drawn_with_seed(5))
-      << "the first request takes the engine's seed as it is";
 }
 
 void probe_peak_flops() {

@@ -109,8 +109,8 @@ std::vector<OptionInfo> make_table() {
        &O::seed,
        "",
        {0, std::numeric_limits<double>::infinity()},
-       "Requests without a seed draw theirs from this one, the first one takes it as it is; the "
-       "same seed gives the same texts"},
+       "Requests without a seed draw theirs from this one; the same seed, requests and order give "
+       "the same texts"},
       {"peak_flops",
        &O::peak_flops,
        "FLOP/s",

@@ -134,12 +134,13 @@ void Engine::State::apply_sequence(SequenceResult& result, int64_t step) {
   const ChoiceOwner owner = found->second;
   LiveRequest& request = *owner.request;
   if (!result.prompt_scores.empty() && !apply_prompt_scores(owner, result, step)) return;
-  if (!result.sampled) return;
-  if (request.first_token == 0) {
+  const bool failed = result.end == DrawEnd::kNotFinite;
+  if (!result.sampled && !failed) return;
+  if (!failed && request.first_token == 0) {
     request.first_token = steady_seconds();
     record->ttft_seconds.push_back(request.first_token - request.arrival);
   }
-  if (result.end != DrawEnd::kNotFinite) ++record->num_output_tokens;
+  if (!failed) ++record->num_output_tokens;
   news_of(request).step = step;
   owner.choice->take(result, news_of(request, owner.choice->spec().index));
   if (!owner.choice->ended()) return;

@@ -48,6 +48,7 @@ struct Activations {
   View<int32_t, 2> selected;    // [rows, index_topk]: of the newest index source
   View<int32_t, 2> candidates;  // [rows, candidate_topk_blocks]: of the candidate source
   View<bf16, 2> taps;           // [rows, targets · hidden_size], or empty: nobody wants them
+  std::vector<uint8_t> finite;  // [sequences]: 0 once a row of it was not finite
 };
 
 /// What every part of the pass is given.
@@ -100,6 +101,9 @@ View<bf16, 2> attention(const Pass& pass, int64_t l, const View<bf16, 2>& x, Act
 View<bf16, 2> mixture_of_experts(
     const Pass& pass, int64_t l, const View<bf16, 2>& x, const Activations& act
 );
+/// Sets act.finite[s] to 0 for each sequence s with a row whose streams are not all finite.
+/// finite.cc
+void note_finite(const Pass& pass, Activations& act);
 /// Final collapse, norm and head for the rows that want logits. head.cc
 std::vector<float> logits(const Pass& pass, const Activations& act);
 

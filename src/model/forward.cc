@@ -1,5 +1,6 @@
 // The forward pass, layer by layer. Source: specification section 4.1.
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -86,6 +87,7 @@ void keep_rows(View<T, Rank>& tensor, const std::vector<int64_t>& sources) {
 
 /// At the border of encoder and decoder: from here on only the kept rows are computed.
 void enter_decoder(const Pass& pass, View<bf16, 2>& x, Activations& act) {
+  note_finite(pass, act);
   std::vector<int64_t> sources;
   act.rows = rows_after_border(pass, act.rows, sources);
   keep_rows(x, sources);
@@ -183,12 +185,15 @@ StepOutput forward(
   const Pass pass{model, step, cache, ops, exec, options};
   Activations act;
   act.rows = all_rows(step);
+  act.finite.assign(step.sequences.size(), 1);
   embed(pass, act);
   for (int64_t l = 0; l < model.config.num_hidden_layers && act.rows.count() > 0; ++l) {
     run_layer(pass, l, act);
   }
   observe(pass.options.observer, "main_hidden", -1, act.taps);
-  return {.logits = act.rows.count() > 0 ? logits(pass, act) : std::vector<float>{}};
+  if (act.rows.count() == 0) return {.logits = {}, .finite = std::move(act.finite)};
+  note_finite(pass, act);
+  return {.logits = logits(pass, act), .finite = std::move(act.finite)};
 }
 
 }  // namespace di::model

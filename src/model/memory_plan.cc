@@ -57,9 +57,8 @@ MemoryPlan plan_memory(
   MemoryPlan plan;
   plan.weights = weight_storage_bytes(checkpoint, ops);
   const int64_t num_blocks =
-      limits.num_blocks > 0
-          ? limits.num_blocks
-          : limits.num_sequences * ceil_div(limits.context, cache::kBlockTokens);
+      limits.num_blocks > 0 ? limits.num_blocks
+                            : limits.num_sequences * ceil_div(limits.context, cache::kBlockTokens);
   plan.blocks = num_blocks * layout.block_bytes;
   plan.slots = limits.num_sequences * layout.slot_bytes;
   plan.scratch = limits.chunk * scratch_bytes_per_row(config);

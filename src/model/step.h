@@ -59,6 +59,9 @@ struct Step {
 /// What a step yields.
 struct StepOutput {
   std::vector<float> logits;  ///< [rows with logits, vocab_size], sequence by sequence
+  std::vector<uint8_t>
+      finite;  ///< [sequences]: 0 when a row's residual streams hold a NaN or an
+               ///< infinity; what this step wrote of the sequence is then worthless
 };
 
 }  // namespace di::model
