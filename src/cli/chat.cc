@@ -8,52 +8,52 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/engine_flags.h"
+#include "cli/generation.h"
 #include "cli/prompt_options.h"
+#include "cli/sampling_flags.h"
 #include "cli/terminal.h"
 
 namespace di::cli {
 namespace {
 
 struct ChatOptions {
-  PromptOptions answer;
-  RuntimeOptions runtime;
+  PromptOptions prompt;
+  SamplingFlags sampling;
+  EngineFlags engine;
 };
 
 /// The conversation so far, and the session that has read it.
 class Chat {
  public:
-  Chat(const ChatOptions& options, Runtime& runtime) : options_(options), runtime_(runtime) {
+  Chat(const PromptOptions& options, const sampling::SamplingParams& sampling, Runtime& runtime)
+      : options_(options), sampling_(sampling), runtime_(runtime) {
     reset();
   }
 
   void reset() {
-    conversation_ = {};
-    set_thinking(conversation_, options_.answer.thinking);
-    if (!options_.answer.system.empty()) {
-      conversation_.messages.push_back(text_message(text::Role::kSystem, options_.answer.system));
-    }
+    conversation_ = start_conversation(options_);
     session_.reset();
   }
 
   void ask(const std::string& question) {
     conversation_.messages.push_back(text_message(text::Role::kUser, question));
-    const text::RenderedPrompt rendered =
-        text::render(conversation_, text::chat_version_from(options_.answer.format));
-    const std::vector<int32_t> ids = text::encode(rendered, runtime_.tokenizer());
+    const EncodedPrompt prompt =
+        encode_conversation(conversation_, options_.format, sampling_.stop, runtime_.tokenizer());
     AnswerPrinter printer;
-    const GenerationResult result = generate(
-        runtime_,
-        session_for(ids),
-        std::span(ids).subspan(known_),
-        generation_options(options_.answer, conversation_, runtime_.folder()),
-        [&](const text::OutputEvent& event) { printer.print(event); }
-    );
+    AnswerReader reader(prompt.answer, [&](const text::OutputEvent& event) {
+      printer.print(event);
+    });
+    model::Session& session = session_for(prompt.ids);
+    const std::span<const int32_t> news = std::span(prompt.ids).subspan(known_);
+    AnswerTimes times;
+    const Answer answer = generate(runtime_, session, news, sampling_, reader, times);
     printer.finish();
-    fmt::print(stderr, "[{}]\n", summary_line(result));
+    fmt::print(stderr, "[{}]\n", summary_line(std::ssize(answer.tokens), answer.reason, times));
     using Kind = text::OutputEvent::Kind;
-    text::Message answer = text_message(text::Role::kAssistant, result.text_of(Kind::kContent));
-    answer.reasoning = result.text_of(Kind::kReasoning);
-    conversation_.messages.push_back(std::move(answer));
+    text::Message message = text_message(text::Role::kAssistant, answer.text_of(Kind::kContent));
+    message.reasoning = answer.text_of(Kind::kReasoning);
+    conversation_.messages.push_back(std::move(message));
   }
 
   /// Forgets a question that could not be answered.
@@ -79,7 +79,8 @@ class Chat {
     return *session_;
   }
 
-  const ChatOptions& options_;
+  const PromptOptions& options_;
+  const sampling::SamplingParams& sampling_;
   Runtime& runtime_;
   text::Conversation conversation_;
   std::unique_ptr<model::Session> session_;
@@ -87,8 +88,11 @@ class Chat {
 };
 
 void run(const ChatOptions& options) {
-  Runtime runtime(options.runtime);
-  Chat chat(options, runtime);
+  const engine::EngineOptions engine_options = options.engine.options();
+  Runtime runtime(engine_options);
+  sampling::SamplingParams sampling = options.sampling.params(runtime.folder());
+  sampling.seed = engine_options.seed;
+  Chat chat(options.prompt, sampling, runtime);
   const bool interactive = isatty(STDIN_FILENO) != 0;
   if (interactive) fmt::print("Type a message; /reset starts over, /exit or Ctrl-D ends.\n");
   std::string line;
@@ -115,8 +119,11 @@ void run(const ChatOptions& options) {
 void add_chat(CLI::App& app) {
   auto options = std::make_shared<ChatOptions>();
   CLI::App* command = app.add_subcommand("chat", "Talk with the model on the terminal");
-  add_prompt_options(*command, options->answer);
-  add_runtime_options(*command, options->runtime);
+  add_prompt_options(*command, options->prompt);
+  options->sampling.add(*command, /*all=*/false);
+  std::vector<std::string> engine_options = kLoneOptions;
+  engine_options.push_back("seed");
+  options->engine.add(*command, engine_options);
   command->callback([options] { run(*options); });
 }
 

@@ -15,6 +15,9 @@ void add_detokenize(CLI::App& app);
 void add_render(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
+void add_batch(CLI::App& app);
+void add_replay(CLI::App& app);
+void add_options(CLI::App& app);
 
 /// Thrown by a subcommand that did its work and found something wrong, such as a failed case.
 struct ExitCode {

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "cli/commands.h"
+#include "cli/engine_flags.h"
 #include "cli/runtime.h"
 #include "sampling/sampler.h"
 
@@ -17,7 +18,7 @@ namespace {
 struct PplOptions {
   std::string file;
   bool json = false;
-  RuntimeOptions runtime;
+  EngineFlags engine;
 };
 
 struct Loss {
@@ -47,7 +48,7 @@ Loss window_loss(Runtime& runtime, std::span<const int32_t> tokens) {
 }
 
 void run(const PplOptions& options) {
-  Runtime runtime(options.runtime);
+  Runtime runtime(options.engine.options());
   const std::vector<int32_t> ids =
       runtime.tokenizer().encode(read_text_file(options.file), text::AddedTokens::kPlain);
   if (ids.empty()) {
@@ -93,7 +94,7 @@ void add_eval(CLI::App& app) {
   );
   ppl->add_option("file", options->file, "The text")->required()->type_name("FILE");
   ppl->add_flag("--json", options->json, "Print a JSON object");
-  add_runtime_options(*ppl, options->runtime);
+  options->engine.add(*ppl, kLoneOptions);
   ppl->callback([options] { run(*options); });
 }
 

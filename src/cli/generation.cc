@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "sampling/sampler.h"
 #include "text/detokenizer.h"
 
 namespace di::cli {
@@ -16,143 +17,86 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Token ids in, settled pieces of output out.
-class OutputStream {
- public:
-  OutputStream(
-      const text::Tokenizer& tokenizer,
-      const GenerationOptions& options,
-      const OnOutput& on_output,
-      GenerationResult& result
-  )
-      : detokenizer_(tokenizer),
-        parser_(options.parser),
-        parse_(options.parse),
-        on_output_(on_output),
-        result_(result) {}
-
-  void push(int32_t id) { push_text(detokenizer_.push(id)); }
-
-  void finish() {
-    push_text(detokenizer_.flush());
-    if (parse_) emit(parser_.finish());
-  }
-
-  bool done() const { return parse_ && parser_.done(); }
-  bool hit_stop_string() const { return parser_.stop_string().has_value(); }
-
- private:
-  void push_text(const std::string& text) {
-    if (text.empty()) return;
-    if (parse_) {
-      emit(parser_.push(text));
-    } else {
-      emit({{text::OutputEvent::Kind::kContent, text}});
-    }
-  }
-
-  void emit(const std::vector<text::OutputEvent>& events) {
-    for (const text::OutputEvent& event : events) {
-      result_.events.push_back(event);
-      on_output_(event);
-    }
-  }
-
-  text::Detokenizer detokenizer_;
-  text::OutputParser parser_;
-  bool parse_;
-  const OnOutput& on_output_;
-  GenerationResult& result_;
-};
-
-}  // namespace
-
-const char* name_of(StopReason reason) {
-  switch (reason) {
-    case StopReason::kEos: return "eos";
-    case StopReason::kStopString: return "stop_string";
-    case StopReason::kToolCalls: return "tool_calls";
-    case StopReason::kLength: return "length";
-    case StopReason::kContext: return "context";
-  }
-  return "unknown";
+void check_room(const Runtime& runtime, int64_t prompt_end) {
+  if (prompt_end < runtime.context()) return;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format(
+          "the prompt has {} tokens and leaves no room for an answer in a context of {}; raise "
+          "--context",
+          prompt_end,
+          runtime.context()
+      )
+  );
 }
 
-std::string GenerationResult::text_of(text::OutputEvent::Kind kind) const {
-  std::string text;
-  for (const text::OutputEvent& event : events) {
-    if (event.kind == kind) text += event.text;
-  }
-  return text;
-}
-
-GenerationResult generate(
-    Runtime& runtime,
+/// Draws until something ends the answer; returns what did.
+const char* decode(
+    const Runtime& runtime,
     model::Session& session,
-    std::span<const int32_t> prompt,
-    const GenerationOptions& options,
-    const OnOutput& on_output
+    std::vector<float> logits,
+    const sampling::SamplingParams& sampling,
+    std::vector<engine::TokenOutput>& tokens,
+    AnswerReader& reader
 ) {
-  sampling::validate(options.sampling, runtime.config().vocab_size);
-  if (prompt.empty()) throw Error(ErrorCode::kInvalidArgument, "the prompt has no tokens");
-  const int64_t prompt_end = std::ssize(session.tokens()) + std::ssize(prompt);
-  if (prompt_end >= runtime.context()) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format(
-            "the prompt has {} tokens and leaves no room for an answer in a context of {}; raise "
-            "--context",
-            prompt_end,
-            runtime.context()
-        )
-    );
-  }
-  GenerationResult result;
-  result.prompt_tokens = std::ssize(prompt);
-  const Clock::time_point start = Clock::now();
-  std::vector<float> logits = runtime.prefill(session, prompt);
-  result.prefill_seconds = seconds_since(start);
-
   sampling::Sampler sampler(
-      options.sampling,
+      sampling,
       static_cast<int32_t>(runtime.config().tokens.eos_token_id),
-      options.sampling.seed.value_or(0),
+      sampling.seed.value_or(0),
       session.tokens(),
       {}
   );
+  text::Detokenizer detokenizer(runtime.tokenizer());
   std::vector<double> scratch;
-  OutputStream output(runtime.tokenizer(), options, on_output, result);
-  const Clock::time_point decode_start = Clock::now();
-  result.reason = StopReason::kLength;
-  while (std::ssize(result.ids) < options.sampling.max_tokens) {
-    const int64_t position = std::ssize(session.tokens()) - 1;
-    const sampling::Draw draw = sampler.draw(logits, position, scratch);
+  while (true) {
+    const sampling::Draw draw = sampler.draw(logits, std::ssize(session.tokens()) - 1, scratch);
     if (!draw.finite) {
       throw Error(
           ErrorCode::kInvalidArgument,
-          "the model's logits are not finite; the sequence cannot go on"
+          "the model's logits are not finite, or nothing is left to draw; the sequence cannot go on"
       );
     }
-    const int32_t token = draw.token;
-    if (sampler.is_end(token)) {
-      result.reason = StopReason::kEos;
-      break;
+    if (sampler.is_end(draw.token)) {
+      reader.push(detokenizer.flush());
+      return "eos";
     }
-    result.ids.push_back(token);
-    output.push(token);
-    if (output.done()) {
-      result.reason = output.hit_stop_string() ? StopReason::kStopString : StopReason::kToolCalls;
-      break;
+    tokens.push_back({draw.token});
+    reader.push(detokenizer.push(draw.token));
+    if (reader.done()) return reader.reason();
+    const bool full = std::ssize(session.tokens()) == runtime.context();
+    if (full || std::ssize(tokens) == sampling.max_tokens) {
+      reader.push(detokenizer.flush());
+      return full ? "context" : "length";
     }
-    if (std::ssize(session.tokens()) == runtime.context()) {
-      result.reason = StopReason::kContext;
-      break;
-    }
-    if (std::ssize(result.ids) < options.sampling.max_tokens) logits = session.feed({&token, 1});
+    logits = session.feed({&draw.token, 1});
   }
-  output.finish();
-  result.decode_seconds = seconds_since(decode_start);
-  return result;
+}
+
+}  // namespace
+
+Answer generate(
+    Runtime& runtime,
+    model::Session& session,
+    std::span<const int32_t> prompt,
+    const sampling::SamplingParams& sampling,
+    AnswerReader& reader,
+    AnswerTimes& times
+) {
+  sampling::validate(sampling, runtime.config().vocab_size);
+  if (prompt.empty()) throw Error(ErrorCode::kInvalidArgument, "the prompt has no tokens");
+  check_room(runtime, std::ssize(session.tokens()) + std::ssize(prompt));
+  times.prompt_tokens = std::ssize(prompt);
+  const Clock::time_point start = Clock::now();
+  std::vector<float> logits = runtime.prefill(session, prompt);
+  times.prefill_seconds = seconds_since(start);
+
+  Answer answer;
+  const Clock::time_point decode_start = Clock::now();
+  answer.reason = decode(runtime, session, std::move(logits), sampling, answer.tokens, reader);
+  reader.finish();
+  answer.events = reader.events();
+  times.decode_seconds = seconds_since(decode_start);
+  return answer;
 }
 
 }  // namespace di::cli

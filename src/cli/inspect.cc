@@ -8,15 +8,16 @@
 #include "checkpoint/inventory.h"
 #include "checkpoint/memory_report.h"
 #include "cli/commands.h"
-#include "cli/runtime.h"
+#include "cli/engine_flags.h"
 #include "config/layer_role.h"
+#include "engine/loaded_model.h"
 #include "model/memory_plan.h"
 
 namespace di::cli {
 namespace {
 
 struct InspectOptions {
-  RuntimeOptions runtime;
+  EngineFlags engine;
   int64_t sequences = 1;
   bool json = false;
 };
@@ -146,22 +147,22 @@ void print_text(const Json& json, int indent) {
 }
 
 void run(const InspectOptions& options) {
-  const ops::OpTable& ops =
-      engine::select_ops(options.runtime.backend.backend, options.runtime.backend.isa);
-  ThreadPool pool(options.runtime.backend.threads);
-  const std::string folder = engine::find_model(options.runtime.model);
+  const engine::EngineOptions engine_options = options.engine.options();
+  const ops::OpTable& ops = engine::select_ops(engine_options.backend, engine_options.isa);
+  ThreadPool pool(engine_options.threads);
+  const std::string folder = engine::find_model(engine_options.model);
   const auto checkpoint = checkpoint::Checkpoint::open(folder, pool);
   const ModelConfig& config = checkpoint.config();
-  const int64_t context = engine::resolve_context({.context = options.runtime.context}, config);
+  const int64_t context = engine::resolve_context(engine_options, config);
+  const int64_t chunk =
+      engine_options.chunk > 0 ? engine_options.chunk : engine_options.max_num_batched_tokens;
   const Json report = Json::Object{
       {"model", Json(folder)},
       {"configuration", config_json(config)},
       {"tensors", tensors_json(config)},
       {"memory",
        memory_json(
-           checkpoint,
-           ops,
-           {.context = context, .num_sequences = options.sequences, .chunk = options.runtime.chunk}
+           checkpoint, ops, {.context = context, .num_sequences = options.sequences, .chunk = chunk}
        )},
       {"machine", machine_json(ops, pool)}};
   if (options.json) {
@@ -178,7 +179,7 @@ void add_inspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "inspect", "Show a model's configuration, tensors and memory plan, and this machine"
   );
-  add_runtime_options(*command, options->runtime);
+  options->engine.add(*command, kLoneOptions);
   command->add_option("--sequences", options->sequences, "Sequences at once, for the memory plan")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

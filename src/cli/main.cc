@@ -21,6 +21,7 @@ void add_commands(CLI::App& app) {
       "Each command explains itself: deepinfer generate --help"
   );
   di::cli::add_generate(app);
+  di::cli::add_batch(app);
   di::cli::add_chat(app);
   di::cli::add_inspect(app);
   di::cli::add_verify(app);
@@ -28,6 +29,8 @@ void add_commands(CLI::App& app) {
   di::cli::add_detokenize(app);
   di::cli::add_render(app);
   di::cli::add_eval(app);
+  di::cli::add_replay(app);
+  di::cli::add_options(app);
   di::cli::add_bench(app);
 }
 

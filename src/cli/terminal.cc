@@ -31,14 +31,14 @@ void AnswerPrinter::finish() {
   std::fflush(stdout);
 }
 
-std::string summary_line(const GenerationResult& result) {
+std::string summary_line(int64_t num_tokens, const std::string& reason, const AnswerTimes& times) {
   return fmt::format(
       "{} tokens, {:.1f} tokens/s; prompt {} tokens in {:.2f} s; stopped: {}",
-      result.ids.size(),
-      result.tokens_per_second(),
-      result.prompt_tokens,
-      result.prefill_seconds,
-      name_of(result.reason)
+      num_tokens,
+      times.tokens_per_second(num_tokens),
+      times.prompt_tokens,
+      times.prefill_seconds,
+      reason
   );
 }
 

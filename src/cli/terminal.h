@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/generation.h"
+#include "cli/answer.h"
 
 namespace di::cli {
 
@@ -23,7 +23,7 @@ class AnswerPrinter {
 };
 
 /// "34 tokens, 51.2 tokens/s; prompt 10 tokens in 0.04 s; stopped: eos".
-std::string summary_line(const GenerationResult& result);
+std::string summary_line(int64_t num_tokens, const std::string& reason, const AnswerTimes& times);
 
 /// All of standard input.
 std::string read_standard_input();

@@ -8,15 +8,17 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "cli/commands.h"
-#include "cli/runtime.h"
+#include "cli/engine_flags.h"
 #include "cli/terminal.h"
+#include "engine/loaded_model.h"
 #include "text/chat_encoding.h"
+#include "text/tokenizer.h"
 
 namespace di::cli {
 namespace {
 
 struct TextOptions {
-  std::string model;
+  EngineFlags engine;
   std::string input;  ///< text, ids or a file name; empty or "-": standard input
   std::string format = "v4.1";
   bool plain = false;
@@ -25,7 +27,9 @@ struct TextOptions {
 };
 
 text::Tokenizer load_tokenizer(const TextOptions& options) {
-  return text::Tokenizer::load(engine::find_model(options.model) + "/tokenizer.json");
+  return text::Tokenizer::load(
+      engine::find_model(options.engine.options().model) + "/tokenizer.json"
+  );
 }
 
 std::string input_text(const TextOptions& options) {
@@ -117,7 +121,7 @@ CLI::App* add_text_command(
 ) {
   CLI::App* command = app.add_subcommand(name, help);
   command->add_option("input", options->input, input_help);
-  add_model_option(*command, options->model);
+  options->engine.add(*command, {"model"});
   command->add_flag("--json", options->json, "Print a JSON object");
   return command;
 }

@@ -7,7 +7,8 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/runtime.h"
+#include "cli/engine_flags.h"
+#include "engine/loaded_model.h"
 #include "verify/model_cases.h"
 #include "verify/text_cases.h"
 
@@ -21,7 +22,7 @@ struct VerifyOptions {
   std::string model;
   bool exact = false;
   bool quiet = false;
-  BackendOptions backend;
+  EngineFlags engine;
 };
 
 struct Totals {
@@ -65,10 +66,11 @@ void print_case(const verify::CaseReport& report, bool quiet, Totals& totals) {
 }
 
 void verify_model(const VerifyOptions& options, Totals& totals) {
-  const ops::OpTable& ops = engine::select_ops(options.backend.backend, options.backend.isa);
-  ThreadPool pool(options.backend.threads);
+  const engine::EngineOptions engine_options = options.engine.options();
+  const ops::OpTable& ops = engine::select_ops(engine_options.backend, engine_options.isa);
+  ThreadPool pool(engine_options.threads);
   fmt::print("backend {}, {}, {} threads\n", ops.name, ops.isa, pool.num_threads());
-  const bool exact = options.exact || options.backend.backend == "ref";
+  const bool exact = options.exact || engine_options.backend == "ref";
   for (const auto& report : verify::verify_op_cases(options.folder, ops, pool, exact)) {
     print_case(report, options.quiet, totals);
   }
@@ -144,7 +146,7 @@ void add_verify(CLI::App& app) {
       "--exact", options->exact, "Hold the cpu backend to bit-for-bit equality, as ref always is"
   );
   command->add_flag("-q,--quiet", options->quiet, "Print failing tensors only");
-  add_backend_options(*command, options->backend);
+  options->engine.add(*command, {"backend", "isa", "threads"});
   command->callback([options] { run(*options); });
 }
 

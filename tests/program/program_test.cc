@@ -1,11 +1,11 @@
 // The program as a user meets it: exit codes, last lines, JSON, refusals.
-#include <cstdio>
+#include "program.h"
+
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include "base/json.h"
 
@@ -13,37 +13,6 @@ namespace di {
 namespace {
 
 namespace fs = std::filesystem;
-
-const std::string kModel = std::string(" --model ") + DI_SEEDLING;
-
-struct Outcome {
-  int exit_code = 0;
-  std::string output;  ///< standard output
-  std::string errors;  ///< standard error
-};
-
-std::string read_all(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// Runs `deepinfer arguments`; shell syntax such as pipes may stand before the program.
-Outcome run(const std::string& arguments, const std::string& before = "") {
-  const fs::path errors =
-      fs::temp_directory_path() / ("deepinfer_program_test_" + std::to_string(getpid()));
-  const std::string command = before + DI_PROGRAM + " " + arguments + " 2>" + errors.string();
-  Outcome outcome;
-  std::FILE* pipe = popen(command.c_str(), "r");
-  char buffer[4096];
-  for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;) {
-    outcome.output.append(buffer, n);
-  }
-  const int status = pclose(pipe);
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  outcome.errors = read_all(errors);
-  fs::remove(errors);
-  return outcome;
-}
 
 TEST(Program, AnswersThePromptOfTheReadme) {
   const Outcome outcome = run("generate --temperature 0 \"What is gravity?\"" + kModel);
@@ -120,6 +89,7 @@ TEST(Program, ExplainsItself) {
   EXPECT_EQ(run("--help").exit_code, 0);
   for (const char* command :
        {"generate",
+        "batch",
         "chat",
         "inspect",
         "verify",
@@ -127,7 +97,9 @@ TEST(Program, ExplainsItself) {
         "detokenize",
         "render",
         "bench",
-        "eval"}) {
+        "eval",
+        "replay",
+        "options"}) {
     const Outcome outcome = run(std::string(command) + " --help");
     EXPECT_EQ(outcome.exit_code, 0) << command;
     EXPECT_GT(outcome.output.size(), 100u) << command;
