@@ -177,6 +177,8 @@ inline std::vector<Request> mixed_requests(
     if (i % 7 == 4) sampling.frequency_penalty = 0.3;
     if (i % 6 == 5) sampling.top_logprobs = 3;
     if (i % 8 == 6) sampling.ignore_eos = true;
+    if (i % 9 == 7) sampling.n = 2;
+    if (i % 10 == 8) sampling.prompt_logprobs = true;
     requests.push_back(std::move(request));
   }
   return requests;
