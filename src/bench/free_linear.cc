@@ -179,29 +179,41 @@ DI_BF16_INLINE void add_rows(const Tile& tile, const Block& block, int64_t b, in
   }
 }
 
-template <class Format>
+/// Adds the block to all rows.
+template <SumOrder order>
+DI_BF16_INLINE void add_all_rows(const Tile& tile, const Block& block, int64_t b) {
+  constexpr bool kFixed = order == SumOrder::kFixed;
+  int64_t row = 0;
+  if constexpr (!kFixed) {
+    for (; tile.num_rows - row >= 8; row += 8)
+      add_rows<8, 1>(tile, block, b, row);
+  }
+  for (; tile.num_rows - row >= 4; row += 4)
+    add_rows<4, kFixed ? 2 : 1>(tile, block, b, row);
+  for (; tile.num_rows - row >= 2; row += 2)
+    add_rows<2, 2>(tile, block, b, row);
+  if (row < tile.num_rows) add_rows<1, kFixed ? 2 : 4>(tile, block, b, row);
+}
+
+template <class Format, SumOrder order>
 DI_BF16 void run_tile(const Tile& tile) {
   for (int64_t i = 0; i < tile.num_rows; ++i)
     _mm512_storeu_ps(tile.out + i * kTileRows, _mm512_setzero_ps());
   for (int64_t b = 0; b < tile.cols / 32; ++b) {
     Block block;
     Format::decode(tile.weights, tile.cols, b, block);
-    int64_t row = 0;
-    for (; tile.num_rows - row >= 8; row += 8)
-      add_rows<8, 1>(tile, block, b, row);
-    for (; tile.num_rows - row >= 4; row += 4)
-      add_rows<4, 1>(tile, block, b, row);
-    for (; tile.num_rows - row >= 2; row += 2)
-      add_rows<2, 2>(tile, block, b, row);
-    if (row < tile.num_rows) add_rows<1, 4>(tile, block, b, row);
+    add_all_rows<order>(tile, block, b);
   }
 }
 
-void (*tile_kernel(ops::WeightFormat format))(const Tile&) {
+using TileKernel = void (*)(const Tile&);
+
+template <SumOrder order>
+TileKernel kernel_for(ops::WeightFormat format) {
   switch (format) {
-    case ops::WeightFormat::kFp8: return run_tile<Fp8>;
-    case ops::WeightFormat::kFp4: return run_tile<Fp4>;
-    default: return run_tile<Bf16>;
+    case ops::WeightFormat::kFp8: return run_tile<Fp8, order>;
+    case ops::WeightFormat::kFp4: return run_tile<Fp4, order>;
+    default: return run_tile<Bf16, order>;
   }
 }
 
@@ -212,7 +224,8 @@ bool has_free_linear() {
 }
 
 void free_linear(ops::Exec& exec, const FreeLinear& op) {
-  const auto kernel = tile_kernel(op.w.format);
+  const TileKernel kernel = op.order == SumOrder::kFree ? kernel_for<SumOrder::kFree>(op.w.format)
+                                                        : kernel_for<SumOrder::kFixed>(op.w.format);
   const int64_t tiles = ceil_div(op.w.rows, kTileRows);
   const int64_t chunks = ceil_div(op.rows, kChunkRows);
   const int64_t bytes = ops::cpu::tile_bytes(op.w.format, op.w.cols);

@@ -1,11 +1,10 @@
-// A linear layer that owes nothing to anybody: what the cpu backend's matrix kernels could be if a
-// row's bits were free to depend on how many rows there are. For comparison only
-// (invariance_bench).
+// Linear layers that owe less than ours: what the cpu backend's matrix kernels could be if a row's
+// bits were free to depend on the instruction set, or on the other rows as well. For comparison
+// only (invariance_bench).
 //
 // It reads the same packed weights, so that it waits for the same bytes, and multiplies bf16 pairs
 // with the processor's own instruction (AVX-512 BF16), twice the products of an fp32 multiply-add.
-// Sums are fp32, and how many of them a row has depends on the rows: four with one row, to hide the
-// instruction's latency, two with two or three, one with more.
+// Sums are fp32.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +18,13 @@ namespace di::bench {
 /// Whether this processor has what free_linear() needs.
 bool has_free_linear();
 
+/// In which order a row's products are added.
+enum class SumOrder {
+  kFree,   ///< as suits the number of rows: four sums with one row, to hide the instruction's
+           ///< latency, two with two or three, one with more
+  kFixed,  ///< two sums, always: a row has the same bits whatever the other rows
+};
+
 /// y = x · Wᵀ, rounded to bf16. `x` [rows, w.cols] and `y` [rows, w.rows] are row-major; w.cols is
 /// a multiple of 32; `w` is packed by the cpu backend, in FP8, FP4 or BF16.
 struct FreeLinear {
@@ -26,6 +32,7 @@ struct FreeLinear {
   const bf16* x = nullptr;
   int64_t rows = 0;
   ops::Weight w;
+  SumOrder order = SumOrder::kFree;
 };
 void free_linear(ops::Exec& exec, const FreeLinear& op);
 

@@ -2,6 +2,7 @@
 #include "bench/free_linear.h"
 
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -47,12 +48,32 @@ TEST_P(FreeLinearTest, AgreesWithTheLinearOfDoubles) {
       table.linear_q8(exec, {out, q8, packed[0]});
     }
     std::vector<bf16> y(expected.size());
-    free_linear(exec, {y.data(), x.data(), rows, packed[0]});
+    const auto order = rows % 2 == 0 ? SumOrder::kFree : SumOrder::kFixed;
+    free_linear(exec, {y.data(), x.data(), rows, packed[0], order});
     for (std::size_t i = 0; i < y.size(); ++i)
       ASSERT_NEAR(
           to_float(y[i]), to_float(expected[i]), 0.01 + std::fabs(to_float(expected[i])) / 64
       ) << rows
         << " rows, " << i;
+  }
+}
+
+TEST_P(FreeLinearTest, InAFixedOrderHasTheSameBitsForARowInAnyBatch) {
+  if (!has_free_linear()) GTEST_SKIP() << "no AVX-512 BF16 here";
+  ThreadPool pool(1);
+  Arena scratch;
+  ops::Exec exec{pool, scratch};
+  std::mt19937 random(4);
+  const int64_t n = 32, k = 256, rows = 39;
+  const SyntheticWeight raw = synthetic_weight(random, GetParam(), n, k);
+  const PackedCopies packed(ops::cpu_ops(Isa::kAvx512), raw, 1);
+  const std::vector<bf16> x = synthetic_activations(random, rows * k);
+  std::vector<bf16> together(static_cast<std::size_t>(rows * n));
+  free_linear(exec, {together.data(), x.data(), rows, packed[0], SumOrder::kFixed});
+  std::vector<bf16> alone(static_cast<std::size_t>(n));
+  for (int64_t row = 0; row < rows; ++row) {
+    free_linear(exec, {alone.data(), x.data() + row * k, 1, packed[0], SumOrder::kFixed});
+    EXPECT_EQ(std::memcmp(alone.data(), together.data() + row * n, alone.size() * sizeof(bf16)), 0);
   }
 }
 

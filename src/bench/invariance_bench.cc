@@ -73,11 +73,21 @@ struct Rows {
   std::vector<uint8_t> codes, scales;
 };
 
-struct Pair {
-  double ours = 0;  // seconds of one product
+/// Seconds of one product, or of many.
+struct Prices {
+  double ours = 0;
+  double fixed = 0;
   double free = 0;
+  double best_fixed = 0;  ///< of those that are the same in any batch
+  double best = 0;        ///< of all
 
-  double cost() const { return ours / std::min(ours, free) - 1; }
+  void add(double times, const Prices& other) {
+    ours += times * other.ours;
+    fixed += times * other.fixed;
+    free += times * other.free;
+    best_fixed += times * other.best_fixed;
+    best += times * other.best;
+  }
 };
 
 class InvarianceBench {
@@ -109,15 +119,14 @@ class InvarianceBench {
       const double share =
           step_rows * static_cast<double>(config_.moe.num_experts_per_tok) / experts;
       const int64_t own = matrix.routed ? std::max<int64_t>(1, std::llround(share)) : rows;
-      const Pair pair = measure(matrix, copies, own);
-      report(matrix.name, fmt::format("{}x{}", matrix.n, matrix.k), rows, own, pair);
+      const Prices prices = measure(matrix, copies, own);
+      report(matrix.name, fmt::format("{}x{}", matrix.n, matrix.k), rows, own, prices);
       const double times = static_cast<double>(matrix.count) * (matrix.routed ? experts : 1);
-      layer_[rows].ours += times * pair.ours;
-      layer_[rows].free += times * std::min(pair.ours, pair.free);
+      layer_[rows].add(times, prices);
     }
   }
 
-  Pair measure(const Matrix& matrix, const PackedCopies& copies, int64_t count) {
+  Prices measure(const Matrix& matrix, const PackedCopies& copies, int64_t count) {
     const Rows rows(table_, exec_, synthetic_activations(random_, count * matrix.k), matrix.k);
     const std::vector<bf16> free_rows = matrix.quantised ? dequantised(rows.q8()) : rows.plain;
     std::vector<bf16> y(static_cast<std::size_t>(count * matrix.n));
@@ -130,10 +139,18 @@ class InvarianceBench {
         table_.linear(exec_, {.y = out, .y_f32 = {}, .x = in, .w = copies[i]});
       }
     };
-    const auto free = [&](int64_t i) {
-      free_linear(exec_, {y.data(), free_rows.data(), count, copies[i]});
+    const auto in_order = [&](SumOrder order) {
+      return time_over(copies.count(), [&](int64_t i) {
+        free_linear(exec_, {y.data(), free_rows.data(), count, copies[i], order});
+      });
     };
-    return {time_over(copies.count(), ours), time_over(copies.count(), free)};
+    Prices prices;
+    prices.ours = time_over(copies.count(), ours);
+    prices.fixed = in_order(SumOrder::kFixed);
+    prices.free = in_order(SumOrder::kFree);
+    prices.best_fixed = std::min(prices.ours, prices.fixed);
+    prices.best = std::min(prices.best_fixed, prices.free);
+    return prices;
   }
 
   /// Seconds of one call. A sample goes over a few copies, none of which a cache still holds.
@@ -149,7 +166,11 @@ class InvarianceBench {
   }
 
   void report(
-      const std::string& name, const std::string& shape, int64_t rows, int64_t own, const Pair& pair
+      const std::string& name,
+      const std::string& shape,
+      int64_t rows,
+      int64_t own,
+      const Prices& prices
   ) {
     emit_(Json::Object{
         {"name", "invariance/" + name},
@@ -159,9 +180,11 @@ class InvarianceBench {
         {"rows", rows},
         {"matrix_rows", own},
         {"shape", shape},
-        {"us", pair.ours * 1e6},
-        {"free_us", pair.free * 1e6},
-        {"cost", pair.cost()}});
+        {"us", prices.ours * 1e6},
+        {"fixed_us", prices.fixed * 1e6},
+        {"free_us", prices.free * 1e6},
+        {"batch_cost", prices.best_fixed / prices.best - 1},
+        {"exact_cost", prices.ours / prices.best_fixed - 1}});
   }
 
   const InvarianceBenchOptions& options_;
@@ -173,7 +196,7 @@ class InvarianceBench {
   Arena scratch_;
   ops::Exec exec_{pool_, scratch_};
   std::mt19937 random_{1};
-  std::map<int64_t, Pair> layer_;  // by rows
+  std::map<int64_t, Prices> layer_;  // by rows
 };
 
 }  // namespace

@@ -16,11 +16,19 @@ struct InvarianceBenchOptions {
   int64_t bytes = int64_t{128} << 20;          ///< of copies of a matrix, more than caches hold
 };
 
-/// Every weight matrix of one layer of DeepSeek-V4.1-Flash, ours beside free_linear(), in turns.
-/// Emits a line for each matrix and number of rows of a step, "invariance/MATRIX": us (ours),
-/// free_us (the free one; its activations are prepared before the clock starts, ours are not) and
-/// cost (us over the smaller of the two, less 1: who is free may keep ours, too). An expert's
-/// matrices get the rows that an expert gets in such a step. Then "invariance/layer": the sum over
+/// Every weight matrix of one layer of DeepSeek-V4.1-Flash, ours beside free_linear(). Emits a line
+/// for each matrix and number of rows of a step, "invariance/MATRIX":
+///
+/// - us: ours, the same bits in any batch and on any instruction set
+/// - fixed_us: the same bits in any batch (SumOrder::kFixed)
+/// - free_us: no such promise (SumOrder::kFree)
+/// - batch_cost: the best that is the same in any batch over the best of all, less 1: the price of
+///   one text. Who promises nothing may use any of the three.
+/// - exact_cost: ours over the best that is the same in any batch, less 1: the price of bits that
+///   do not depend on the instruction set and equal the oracle's
+///
+/// Activations of free_linear() are prepared before the clock starts, ours are not. An expert's
+/// matrices get the rows that an expert gets in such a step. Then "invariance/layer": the sums over
 /// the layer, experts as often as the step's rows choose distinct ones (StepBytes).
 ///
 /// Not compared: attention, norms, routing, hyper-connections. Throws Error{kUnsupported} on a

@@ -16,6 +16,9 @@ class Client {
   Client(engine::Engine& engine, const std::vector<TrafficRequest>& traffic, const ServeLoad& load)
       : engine_(engine), traffic_(traffic), load_(load), last_token_(traffic.size()) {
     run_.requests.resize(traffic.size());
+    for (const TrafficRequest& request : traffic)
+      tokens_left_ += request.output_tokens;
+    trace_at_ = tokens_left_ / 2;
   }
 
   ServeRun run() {
@@ -90,6 +93,7 @@ class Client {
 
   void take_tokens(std::size_t index, int64_t count, double time) {
     ServedRequest& request = run_.requests[index];
+    tokens_left_ -= count;
     for (int64_t i = 0; i < count; ++i) {
       if (request.output_tokens++ == 0) {
         request.first_token = time;
@@ -109,7 +113,7 @@ class Client {
   }
 
   void start_trace() {
-    if (load_.trace.empty() || traced_ || num_ended_ < traffic_.size() / 2) return;
+    if (load_.trace.empty() || traced_ || tokens_left_ > trace_at_) return;
     engine_.trace(load_.trace, load_.trace_steps);
     traced_ = true;
   }
@@ -121,6 +125,8 @@ class Client {
   std::vector<double> last_token_;
   std::size_t num_sent_ = 0;
   std::size_t num_ended_ = 0;
+  int64_t tokens_left_ = 0;
+  int64_t trace_at_ = 0;  // half of the tokens
   bool traced_ = false;
   Clock::time_point start_;
   ServeRun run_;

@@ -1,16 +1,16 @@
 // `deepinfer bench`: measurements as JSON lines.
-#include <cstdio>
 #include <memory>
 
-#include <fmt/format.h>
-
 #include "base/json.h"
+#include "bench/decode_batch_bench.h"
+#include "bench/invariance_bench.h"
 #include "bench/layer_bench.h"
 #include "bench/load_bench.h"
 #include "bench/memory_bench.h"
 #include "bench/ops_bench.h"
 #include "bench/scheduler_bench.h"
 #include "bench/tokenizer_bench.h"
+#include "cli/bench_commands.h"
 #include "cli/commands.h"
 #include "cli/runtime.h"
 #include "sched/traffic.h"
@@ -38,11 +38,6 @@ void add_machine_options(CLI::App& command, BenchOptions& options) {
 
 Isa isa_of(const BenchOptions& options) {
   return options.isa == "auto" ? best_isa(detect_cpu()) : isa_from_name(options.isa);
-}
-
-void print_line(const Json& result) {
-  fmt::print("{}\n", result.dump());
-  std::fflush(stdout);
 }
 
 void add_memory(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
@@ -109,6 +104,41 @@ void add_layer(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
   });
 }
 
+void add_decode_batch(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
+  CLI::App* command = bench.add_subcommand(
+      "decode-batch",
+      "What a batch gains at the real width, beside what its bytes permit (about 15 GB)"
+  );
+  add_machine_options(*command, *options);
+  command->add_option("--sequences", options->rows, "Sequences of one row each, by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{1}, int64_t{1024}))
+      ->allow_extra_args(false);
+  command->add_option("--context", options->context, "Tokens in the cache before them")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->callback([options] {
+    bench::DecodeBatchOptions request{
+        .isa = isa_of(*options), .threads = options->threads, .context = options->context};
+    if (!options->rows.empty()) request.sequences = options->rows;
+    bench::bench_decode_batch(request, print_line);
+  });
+}
+
+void add_invariance(CLI::App& bench) {
+  const auto options = std::make_shared<bench::InvarianceBenchOptions>();
+  CLI::App* command = bench.add_subcommand(
+      "invariance", "The matrices of a layer beside a kernel whose bits depend on the batch"
+  );
+  command->add_option("-t,--threads", options->threads, "Threads; 0: one for each processor")
+      ->capture_default_str();
+  command->add_option("--rows", options->rows, "Rows of a step, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}))
+      ->allow_extra_args(false);
+  command->callback([options] { bench::bench_invariance(*options, print_line); });
+}
+
 void add_tokenizer(CLI::App& bench) {
   const auto options = std::make_shared<bench::TokenizerBenchOptions>();
   CLI::App* command = bench.add_subcommand("tokenizer", "Encoding and decoding of text files");
@@ -154,8 +184,11 @@ void add_bench(CLI::App& app) {
   add_memory(*bench, options);
   add_ops(*bench, options);
   add_layer(*bench, options);
+  add_decode_batch(*bench, options);
+  add_invariance(*bench);
   add_tokenizer(*bench);
   add_scheduler(*bench);
+  add_serve_benches(*bench);
 }
 
 }  // namespace di::cli

@@ -1,0 +1,16 @@
+// The parts of `deepinfer bench` that have a file of their own.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "base/json.h"
+
+namespace di::cli {
+
+/// `bench throughput` and `bench latency`: an engine under traffic.
+void add_serve_benches(CLI::App& bench);
+
+/// Prints one result as a line.
+void print_line(const Json& result);
+
+}  // namespace di::cli
