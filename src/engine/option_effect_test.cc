@@ -92,7 +92,15 @@ void probe_context() {
 }
 
 void probe_max_num_seqs() {
-  EXPECT_EQ(open_with("max_num_seqs", 3)->stats().slots_total, 3);
+  const auto engine = open_with("max_num_seqs", 3);
+  for (const char* id : {"a", "b", "c", "d", "e"})
+    EXPECT_FALSE(engine->add(request_of(*engine, id, 5, 20)));
+  int64_t most = 0;
+  while (engine->has_work()) {
+    engine->step();
+    most = std::max(most, engine->stats().num_running);
+  }
+  EXPECT_EQ(most, 3);
 }
 
 void probe_max_num_batched_tokens() {
