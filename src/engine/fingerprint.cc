@@ -8,6 +8,7 @@
 #include "base/mapped_file.h"
 #include "base/sha256.h"
 #include "engine/record.h"
+#include "engine/record_tokens.h"
 
 namespace di::engine {
 namespace {

@@ -73,11 +73,6 @@ std::string header_line(const RecordHeader& header);
 std::string request_line(int64_t number, const RecordedRequest& request, bool content);
 std::string finished_line(int64_t number, const RecordedRequest& request, bool content);
 
-/// A SHA-256 over every bit of the tokens.
-std::string hash_of(const std::vector<TokenOutput>& tokens);
-std::string hash_of(const std::vector<int32_t>& tokens);
-std::string hash_of(const std::string& text);
-
 /// A SHA-256 over the names, sizes and edges of a model folder's files: other weights give another
 /// one unless they differ in the middle of files alone. Throws what reading the files throws.
 std::string model_fingerprint(const std::string& folder);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "engine/record_tokens.h"
 
 namespace di::engine {
 namespace {

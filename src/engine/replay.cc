@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "engine/record_tokens.h"
 
 namespace di::engine {
 namespace {
