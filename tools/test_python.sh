@@ -17,7 +17,7 @@ if [[ -z "${DI_PROGRAM:-}" ]]; then
 fi
 [[ -x "$room/venv/bin/python" ]] || python3 -m venv "$room/venv"
 "$room/venv/bin/pip" install --quiet --disable-pip-version-check \
-  -C build-dir="$room/wheel" -C cmake.define.DI_WERROR=ON '.[test]'
+  --config-settings "build-dir=$room/wheel" --config-settings cmake.define.DI_WERROR=ON '.[test]'
 "$room/venv/bin/ruff" format --check --quiet python examples
 "$room/venv/bin/ruff" check --quiet python examples
 "$room/venv/bin/python" -m pytest --quiet "$@"
