@@ -41,14 +41,9 @@ struct ServeBenchOptions {
 /// - gain: output tokens/s over those of the first line; bytes_gain: the same if only the bytes of
 ///   decode steps counted (StepBytes); null in an open loop
 ///
-/// Requests of the last line may be refused for length: the context of the engine cuts traffic.
 /// Returns the lines. Throws what make_traffic() and serve() throw.
 std::vector<Json> bench_serve(
     engine::Engine& engine, const ServeBenchOptions& options, const Emit& emit
 );
-
-/// The lines of one sweep as a picture: time to the first token, and time a token, against output
-/// tokens/s. A document of svg_plot.h.
-std::string serve_svg(const std::vector<Json>& lines);
 
 }  // namespace di::bench

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "bench/serve_plot.h"
 
 namespace di::bench {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "bench/serve_bench.h"
+#include "bench/serve_plot.h"
 #include "cli/bench_commands.h"
 #include "cli/engine_flags.h"
 #include "cli/progress.h"
