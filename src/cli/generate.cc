@@ -34,9 +34,9 @@ struct GenerateOptions {
 
 std::string prompt_text(const GenerateOptions& options) {
   const bool from_stdin = options.prompt.empty() || options.prompt == "-";
-  const std::string text = !options.file.empty() ? read_text_file(options.file)
-                           : from_stdin          ? read_standard_input()
-                                                 : options.prompt;
+  std::string text = !options.file.empty() ? read_text_file(options.file)
+                     : from_stdin          ? read_standard_input()
+                                           : options.prompt;
   if (text.empty()) {
     throw Error(
         ErrorCode::kInvalidArgument,

@@ -7,6 +7,7 @@ namespace di::cli {
 namespace {
 
 // A signal handler may touch nothing but this.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): signals know no other place
 volatile std::sig_atomic_t interrupt_noted = 0;
 
 void note_interrupt(int /*signal*/) {

@@ -26,7 +26,7 @@ struct ReplayFlags {
 /// The engine's options: what shaped the record, unless a file, a variable or a flag says
 /// otherwise.
 engine::EngineOptions engine_options(const ReplayFlags& flags, const engine::Record& record) {
-  const engine::EngineOptions options = flags.run.engine.merge(record.header.options).options;
+  engine::EngineOptions options = flags.run.engine.merge(record.header.options).options;
   if (!options.record.empty() && options.record == flags.file) {
     throw Error(
         ErrorCode::kInvalidArgument,

@@ -93,7 +93,7 @@ std::string flag_of(const SamplingFlag& flag) {
 /// The number that a text spells, or the text itself, which is then refused by its parameter.
 Json number_of(const std::string& text) {
   try {
-    const Json json = Json::parse(text, "");
+    Json json = Json::parse(text, "");
     if (json.is_number()) return json;
   } catch (const Error&) {
     return text;
