@@ -31,13 +31,7 @@ std::shared_ptr<engine::EngineThread> EngineHandle::thread() const {
 
 void EngineHandle::check(const engine::Request& request) const {
   const auto thread = this->thread();
-  const engine::Engine& engine = thread->engine();
-  const engine::AdmissionLimits limits{
-      .vocab_size = engine.config().vocab_size,
-      .context = engine.context(),
-      .replay = engine.options().replay,
-      .max_queued_requests = engine.options().max_queued_requests,
-      .max_queued_tokens = engine.options().max_queued_tokens};
+  const engine::AdmissionLimits& limits = thread->engine().admission_limits();
   if (const auto refusal = engine::check_request(request, limits, {})) {
     throw Error(refusal->code, refusal->message);
   }

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "bench/decode_batch_bench.h"
+#include "bench/host_bench.h"
 #include "bench/invariance_bench.h"
 #include "bench/layer_bench.h"
 #include "bench/load_bench.h"
@@ -174,6 +175,21 @@ void add_scheduler(CLI::App& bench) {
   command->callback([options] { bench::bench_scheduler(*options, print_line); });
 }
 
+void add_host(CLI::App& bench) {
+  const auto options = std::make_shared<bench::HostBenchOptions>();
+  CLI::App* command =
+      bench.add_subcommand("host", "What a step costs the engine's own thread, without a model");
+  command->add_option("-m,--model", options->model, "Model folder; its tokenizer makes the texts")
+      ->type_name("DIR");
+  command->add_option("--num-seqs", options->num_seqs, "Sequences that decode at once")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command->add_option("--num-steps", options->num_steps, "Steps to measure")
+      ->check(CLI::Range(100, 8000))
+      ->capture_default_str();
+  command->callback([options] { bench::bench_host(*options, print_line); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
@@ -188,6 +204,7 @@ void add_bench(CLI::App& app) {
   add_invariance(*bench);
   add_tokenizer(*bench);
   add_scheduler(*bench);
+  add_host(*bench);
   add_serve_benches(*bench);
 }
 

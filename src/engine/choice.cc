@@ -1,6 +1,7 @@
 #include "engine/choice.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace di::engine {
 
@@ -34,7 +35,7 @@ std::optional<FinishReason> Choice::limit_reached() const {
   return std::nullopt;
 }
 
-void Choice::take(const SequenceResult& result, ChoiceOutput& news) {
+void Choice::take(SequenceResult& result, ChoiceOutput& news) {
   news.index = spec_.index;
   if (result.end == DrawEnd::kNotFinite) {
     end(FinishReason::kFailed,
@@ -44,7 +45,10 @@ void Choice::take(const SequenceResult& result, ChoiceOutput& news) {
   }
   const int32_t token = result.draw.token;
   outputs_.push_back(token);
-  news.tokens.push_back({token, result.draw.logprob, result.draw.top});
+  TokenOutput& output = news.tokens.emplace_back();
+  output.token = token;
+  output.logprob = result.draw.logprob;
+  output.top = std::move(result.draw.top);
   news.num_output_tokens = std::ssize(outputs_);
   if (result.end == DrawEnd::kEos || result.end == DrawEnd::kStopToken) {
     end(result.end == DrawEnd::kEos ? FinishReason::kEos : FinishReason::kStopToken, "", news);

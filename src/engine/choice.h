@@ -31,7 +31,7 @@ class Choice {
   explicit Choice(const ChoiceSpec& spec);
 
   /// Takes one draw; what is new goes into `news`. The end is told in news.finish_reason.
-  void take(const SequenceResult& result, ChoiceOutput& news);
+  void take(SequenceResult& result, ChoiceOutput& news);
 
   /// Ends the choice from outside. Held text is released.
   void end(FinishReason reason, const std::string& message, ChoiceOutput& news);

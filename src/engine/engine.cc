@@ -37,6 +37,12 @@ std::unique_ptr<Engine> Engine::open(
   auto checkpoint = open_checkpoint(find_model(options.model), *s.pool);
   const ModelConfig& config = checkpoint->config();
   s.context = resolve_context(options, config);
+  s.limits = {
+      .vocab_size = config.vocab_size,
+      .context = s.context,
+      .replay = options.replay,
+      .max_queued_requests = options.max_queued_requests,
+      .max_queued_tokens = options.max_queued_tokens};
   const model::Replay replay = resolve_replay(options, config);
   const CacheSize size =
       plan_cache(options, *checkpoint, *s.ops, s.context, model::available_memory());
@@ -104,12 +110,6 @@ std::optional<Refusal> Engine::State::check(const Request& request) const {
         ErrorCode::kInvalidArgument,
         fmt::format("request id \"{}\" is that of a request which still runs", request.id)};
   }
-  const AdmissionLimits limits{
-      .vocab_size = loaded.model.config.vocab_size,
-      .context = context,
-      .replay = options.replay,
-      .max_queued_requests = options.max_queued_requests,
-      .max_queued_tokens = options.max_queued_tokens};
   return check_request(request, limits, scheduler->counts());
 }
 
@@ -177,10 +177,9 @@ Output& Engine::State::news_of(LiveRequest& request) {
   if (request.news_batch != news_batch) {
     request.news_batch = news_batch;
     request.news_index = news.size();
-    news.push_back(
-        {.request_id = request.request.id,
-         .num_prompt_tokens = std::ssize(request.request.prompt_token_ids)}
-    );
+    Output& output = news.emplace_back();
+    output.request_id = request.request.id;
+    output.num_prompt_tokens = std::ssize(request.request.prompt_token_ids);
   }
   return news[request.news_index];
 }
@@ -191,8 +190,9 @@ ChoiceOutput& Engine::State::news_of(LiveRequest& request, int64_t choice) {
     return output.index == choice;
   });
   if (found != outputs.end()) return *found;
-  outputs.push_back({.index = choice});
-  return outputs.back();
+  ChoiceOutput& output = outputs.emplace_back();
+  output.index = choice;
+  return output;
 }
 
 void Engine::State::end_choice(const ChoiceOwner& owner) {
@@ -259,6 +259,9 @@ const std::string& Engine::model_folder() const {
 }
 const model::MemoryPlan& Engine::memory_plan() const {
   return state_->memory_plan;
+}
+const AdmissionLimits& Engine::admission_limits() const {
+  return state_->limits;
 }
 int64_t Engine::context() const {
   return state_->context;

@@ -13,6 +13,7 @@
 
 #include "base/trace.h"
 #include "checkpoint/loader.h"
+#include "engine/admission.h"
 #include "engine/options.h"
 #include "engine/request.h"
 #include "engine/stats.h"
@@ -81,6 +82,7 @@ class Engine {
   const ops::OpTable& ops() const;
   const std::string& model_folder() const;
   const model::MemoryPlan& memory_plan() const;
+  const AdmissionLimits& admission_limits() const;  ///< for check_request() before add()
   int64_t context() const;
   int64_t num_blocks() const;
 

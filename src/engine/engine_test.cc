@@ -148,7 +148,8 @@ TEST_P(EngineTest, AbortsInEveryStateWithOneLastWordAndGivesEverythingBack) {
     request.sampling.ignore_eos = true;
     return request;
   }();
-  for (int64_t steps = 0; steps < 40; steps += testing::kSanitized ? 9 : 3) {  // 10 chunks, then decode, then preempted too
+  for (int64_t steps = 0; steps < 40;
+       steps += testing::kSanitized ? 9 : 3) {  // 10 chunks, then decode, then preempted too
     std::vector<Request> requests(5, longest);
     Transcripts all;
     for (std::size_t i = 0; i < requests.size(); ++i) {

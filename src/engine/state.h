@@ -42,6 +42,7 @@ struct StepInFlight {
 struct Engine::State {
   EngineOptions options;
   int64_t context = 0;
+  AdmissionLimits limits;
   model::MemoryPlan memory_plan;
   const ops::OpTable* ops = nullptr;
   std::unique_ptr<ThreadPool> pool;
