@@ -235,6 +235,9 @@ def test_parameters_changed_after_they_were_made_are_checked_again(llm: LLM) -> 
 
 
 def test_an_interrupt_ends_all_requests(llm: LLM) -> None:
+    # A shell starts its background jobs with the signal ignored, and Python leaves that so.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
     def interrupt() -> None:
         while llm.stats()["num_running"] == 0:
             pass

@@ -75,7 +75,12 @@ void EngineFlags::add(CLI::App& command, const std::vector<std::string>& options
       )
       ->type_name("FILE")
       ->group(kGroup);
-  command.add_flag("--verbose", verbose_, "Tell every engine option and where its value is from")
+  command
+      .add_flag(
+          "--verbose",
+          verbose_,
+          "Tell every engine option, where its value is from, and the memory that is planned"
+      )
       ->group(kGroup);
 }
 

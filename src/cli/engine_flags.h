@@ -34,6 +34,9 @@ class EngineFlags {
   /// As merge(), for who only wants the values.
   engine::EngineOptions options() const { return merge().options; }
 
+  /// Whether --verbose was given.
+  bool verbose() const { return verbose_; }
+
  private:
   std::map<std::string, std::string> texts_;                   // by option; never move
   std::vector<std::pair<std::string, CLI::Option*>> options_;  // those that the command has

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cache/layout.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 
@@ -17,6 +18,17 @@ std::unique_ptr<engine::Engine> open(const engine::EngineOptions& options) {
 
 void print_stats(const engine::Engine& engine) {
   fmt::print(stderr, "{}\n", engine::stats_line(engine.stats()));
+}
+
+void print_memory(const engine::Engine& engine) {
+  fmt::print(
+      stderr,
+      "memory: {} planned: {}; {} blocks of {} tokens\n",
+      model::human_bytes(engine.memory_plan().total()),
+      model::plan_line(engine.memory_plan()),
+      engine.num_blocks(),
+      cache::kBlockTokens
+  );
 }
 
 }  // namespace
@@ -46,6 +58,7 @@ void EngineRunFlags::add(CLI::App& command, const std::vector<std::string>& opti
 
 EngineRun::EngineRun(const EngineRunFlags& flags, const engine::EngineOptions& options)
     : engine_(open(options)), stats_seconds_(flags.stats_seconds), last_stats_(Clock::now()) {
+  if (flags.engine.verbose()) print_memory(*engine_);
   if (!flags.trace.empty()) engine_->trace(flags.trace, flags.trace_steps);
   watch_interrupts();
 }

@@ -90,10 +90,8 @@ model::StepOutput CpuDevice::forward(const StepInputs& inputs) {
   const TraceRecorder::Track track = track_of(inputs);
   const TraceScope scope(inputs.trace.get(), track, "forward", {{"step", inputs.step}});
   ops::TracedOps traced(ops_, *inputs.trace, track);
-  exec_.observer = &traced;
-  model::StepOutput output = model::forward(model_, step_, cache_, traced.table(), exec_, options);
-  exec_.observer = nullptr;
-  return output;
+  ops::Exec watched{exec_.pool, exec_.scratch, &traced};
+  return model::forward(model_, step_, cache_, traced.table(), watched, options);
 }
 
 void CpuDevice::end_astray(const model::StepOutput& output) {

@@ -83,21 +83,27 @@ void require_fit(const MemoryPlan& plan, const MemoryLimits& limits, int64_t ava
   throw Error(
       ErrorCode::kOutOfMemory,
       fmt::format(
-          "this model needs {} of memory, {} is available: weights {}, KV blocks {} and state "
-          "slots "
-          "{} for {} sequence(s) of {} tokens, scratch {} for {} rows a step, logits {}. A shorter "
-          "--context, a smaller --chunk or a machine with more memory would help",
+          "this model needs {} of memory, {} is available: {}, for {} sequence(s) of {} tokens and "
+          "{} rows a step. A shorter context, fewer sequences, fewer rows a step or a machine with "
+          "more memory would help",
           human_bytes(plan.total()),
           human_bytes(available),
-          human_bytes(plan.weights),
-          human_bytes(plan.blocks),
-          human_bytes(plan.slots),
+          plan_line(plan),
           limits.num_sequences,
           limits.context,
-          human_bytes(plan.scratch),
-          limits.chunk,
-          human_bytes(plan.logits)
+          limits.chunk
       )
+  );
+}
+
+std::string plan_line(const MemoryPlan& plan) {
+  return fmt::format(
+      "weights {}, KV blocks {}, state slots {}, scratch {}, logits {}",
+      human_bytes(plan.weights),
+      human_bytes(plan.blocks),
+      human_bytes(plan.slots),
+      human_bytes(plan.scratch),
+      human_bytes(plan.logits)
   );
 }
 

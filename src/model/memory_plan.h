@@ -43,6 +43,9 @@ int64_t available_memory();
 /// Throws Error{kOutOfMemory} naming every part of the plan when it exceeds `available`.
 void require_fit(const MemoryPlan& plan, const MemoryLimits& limits, int64_t available);
 
+/// "weights 1.5 GB, KV blocks 640.0 kB, state slots …, scratch …, logits …".
+std::string plan_line(const MemoryPlan& plan);
+
 /// "1.5 GB", "640 kB".
 std::string human_bytes(int64_t bytes);
 
