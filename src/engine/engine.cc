@@ -12,7 +12,6 @@
 #include "engine/cache_size.h"
 #include "engine/cpu_device.h"
 #include "engine/state.h"
-#include "sampling/philox.h"
 
 namespace di::engine {
 
@@ -30,51 +29,56 @@ std::unique_ptr<Engine> Engine::open(
 ) {
   validate(options);
   auto state = std::make_unique<State>();
-  State& s = *state;
-  s.options = options;
-  s.ops = &select_ops(options.backend, options.isa);
-  s.pool = std::make_unique<ThreadPool>(options.threads);
-  auto checkpoint = open_checkpoint(find_model(options.model), *s.pool);
+  state->options = options;
+  auto checkpoint = state->preflight();
+  state->loaded = load(std::move(checkpoint), *state->ops, *state->pool, progress);
+  state->build(make_device);
+  return std::unique_ptr<Engine>(new Engine(std::move(state)));
+}
+
+std::unique_ptr<checkpoint::Checkpoint> Engine::State::preflight() {
+  ops = &select_ops(options.backend, options.isa);
+  pool = std::make_unique<ThreadPool>(options.threads);
+  auto checkpoint = open_checkpoint(find_model(options.model), *pool);
   const ModelConfig& config = checkpoint->config();
-  s.context = resolve_context(options, config);
-  s.limits = {
+  context = resolve_context(options, config);
+  replay = resolve_replay(options, config);
+  limits = {
       .vocab_size = config.vocab_size,
-      .context = s.context,
+      .context = context,
       .replay = options.replay,
       .max_queued_requests = options.max_queued_requests,
       .max_queued_tokens = options.max_queued_tokens};
-  const model::Replay replay = resolve_replay(options, config);
-  const CacheSize size =
-      plan_cache(options, *checkpoint, *s.ops, s.context, model::available_memory());
-  s.memory_plan = size.plan;
-  s.banned_tokens = resolve_banned_tokens(options, config);
-  s.start_record(checkpoint->folder());
+  cache_size = plan_cache(options, *checkpoint, *ops, context, model::available_memory());
+  banned_tokens = resolve_banned_tokens(options, config);
+  start_record(checkpoint->folder());
+  return checkpoint;
+}
 
-  s.loaded = load(std::move(checkpoint), *s.ops, *s.pool, progress);
-  s.cache = std::make_unique<cache::KvCache>(
-      cache::make_layout(s.loaded.model.config), size.num_blocks, size.num_slots
+void Engine::State::build(const MakeDevice& make_device) {
+  cache = std::make_unique<cache::KvCache>(
+      cache::make_layout(loaded.model.config), cache_size.num_blocks, cache_size.num_slots
   );
-  s.scheduler = std::make_unique<sched::Scheduler>(
+  scheduler = std::make_unique<sched::Scheduler>(
       sched::SchedulerOptions{
           .max_num_batched_tokens = options.max_num_batched_tokens,
           .max_num_seqs = options.max_num_seqs,
           .max_step_seconds = options.max_step_ms / 1e3,
           .patience_seconds = options.patience_seconds},
-      s.cache->block_pool(),
-      s.cache->slot_pool()
+      cache->block_pool(),
+      cache->slot_pool()
   );
-  s.flops = std::make_unique<model::FlopsCounter>(s.loaded.model.config, replay);
-  s.window = std::make_unique<StatsWindow>(
+  flops = std::make_unique<model::FlopsCounter>(loaded.model.config, replay);
+  window = std::make_unique<StatsWindow>(
       StatsOptions{
           .max_num_batched_tokens = options.max_num_batched_tokens,
           .peak_flops = options.peak_flops},
       steady_seconds()
   );
-  const DeviceParts parts{s.loaded.model, *s.ops, *s.cache, *s.pool, replay};
-  s.runner = std::make_unique<Runner>(
+  const DeviceParts parts{loaded.model, *ops, *cache, *pool, replay};
+  runner = std::make_unique<Runner>(
       make_device ? make_device(parts) : std::make_unique<CpuDevice>(parts)
   );
-  return std::unique_ptr<Engine>(new Engine(std::move(state)));
 }
 
 void Engine::State::start_record(const std::string& folder) {
@@ -258,7 +262,7 @@ const std::string& Engine::model_folder() const {
   return state_->loaded.checkpoint->folder();
 }
 const model::MemoryPlan& Engine::memory_plan() const {
-  return state_->memory_plan;
+  return state_->cache_size.plan;
 }
 const AdmissionLimits& Engine::admission_limits() const {
   return state_->limits;

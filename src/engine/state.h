@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/cache_size.h"
 #include "engine/choice.h"
 #include "engine/engine.h"
 #include "engine/loaded_model.h"
@@ -43,7 +44,8 @@ struct Engine::State {
   EngineOptions options;
   int64_t context = 0;
   AdmissionLimits limits;
-  model::MemoryPlan memory_plan;
+  model::Replay replay;
+  CacheSize cache_size;
   const ops::OpTable* ops = nullptr;
   std::unique_ptr<ThreadPool> pool;
   LoadedModel loaded;
@@ -82,6 +84,10 @@ struct Engine::State {
   std::vector<Output> take_news();
 
   // engine.cc
+  /// Checks everything that can be checked before a weight is read.
+  std::unique_ptr<checkpoint::Checkpoint> preflight();
+  /// Makes the parts that stand on the loaded model.
+  void build(const MakeDevice& make_device);
   void start_record(const std::string& folder);
   std::optional<Refusal> check(const Request& request) const;
   void take(Request request);
