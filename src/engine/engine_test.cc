@@ -3,7 +3,10 @@
 #include "engine/engine.h"
 
 #include <cmath>
+#include <filesystem>
 #include <set>
+
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mapped_file.h"
@@ -458,7 +461,8 @@ TEST_P(EngineTest, TimeToTheFirstTokenCountsFromTheRequestsArrival) {
 }
 
 TEST_P(EngineTest, ATraceShowsThePhasesOfBothThreads) {
-  const std::string path = ::testing::TempDir() + "engine_trace.json";
+  const std::string path =
+      ::testing::TempDir() + "engine_trace_" + std::to_string(::getpid()) + ".json";
   engine_->trace(path, 3);
   EXPECT_THROW(engine_->trace(path, 3), Error) << "one at a time";
   testing::run(*engine_, {plain_request(*engine_, "a", 6)});
@@ -478,6 +482,7 @@ TEST_P(EngineTest, ATraceShowsThePhasesOfBothThreads) {
   EXPECT_GE(spans["forward"], 3);
   EXPECT_GE(spans["draw"], 3);
   EXPECT_GT(spans["sparse_attention"], spans["forward"]);
+  std::filesystem::remove(path);
 }
 
 TEST(EngineOpen, PlansTheMemoryThatTheCacheTakes) {
