@@ -2,6 +2,7 @@
 // back.
 #include "engine/engine.h"
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -454,10 +455,14 @@ TEST_P(EngineTest, TimeToTheFirstTokenCountsFromTheRequestsArrival) {
     request.sampling.ignore_eos = true;
     ASSERT_FALSE(engine_->add(request));
   }
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto both_arrived = now();
   Transcripts all;
+  while (all["first"].num_finished == 0)
+    testing::append(all, engine_->step());
+  const std::chrono::duration<double> waited = now() - both_arrived;
   testing::drain(*engine_, all);
-  const Distribution ttft = *engine_->stats().ttft_seconds;
-  EXPECT_GT(ttft.max, 5 * ttft.p50) << "the second waited for all of the first";
+  EXPECT_GE(engine_->stats().ttft_seconds->max, waited.count()) << "the second waited so long";
 }
 
 TEST_P(EngineTest, ATraceShowsThePhasesOfBothThreads) {
