@@ -1,19 +1,15 @@
 #include "engine/cpu_device.h"
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 
 #include "base/check.h"
 #include "base/math.h"
+#include "engine/clock.h"
 #include "ops/traced_ops.h"
 
 namespace di::engine {
 namespace {
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 TraceRecorder::Track track_of(const StepInputs& inputs) {
   return inputs.trace == nullptr ? TraceRecorder::Track() : inputs.trace->track("compute");
@@ -32,7 +28,7 @@ CpuDevice::CpuDevice(const DeviceParts& parts)
 
 StepResult CpuDevice::run(const StepInputs& inputs) {
   StepResult result;
-  const double start = now_seconds();
+  const double start = steady_seconds();
   try {
     result = run_checked(inputs);
   } catch (const std::exception& error) {
@@ -41,8 +37,7 @@ StepResult CpuDevice::run(const StepInputs& inputs) {
     end_all(inputs);
   }
   result.step = inputs.step;
-  result.start = start;
-  result.seconds = now_seconds() - start;
+  result.seconds = steady_seconds() - start;
   return result;
 }
 

@@ -2,7 +2,6 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <functional>
 
@@ -14,10 +13,6 @@
 #include "engine/state.h"
 
 namespace di::engine {
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Engine::~Engine() = default;
@@ -120,15 +115,12 @@ std::optional<Refusal> Engine::State::check(const Request& request) const {
 void Engine::State::take(Request request) {
   auto live = std::make_unique<LiveRequest>();
   live->arrival = steady_seconds();
-  sampling::SamplingParams params = request.sampling;
   const auto number = static_cast<int64_t>(num_requests++);
-  const uint64_t seed = params.seed.value_or(sampling::request_seed(options.seed, number));
-  params.seed = seed;
-  if (recorder != nullptr) {
-    request.sampling = params;
-    recorder->add_request(request, live->arrival);
-  }
-  live->sampling = std::make_shared<const sampling::SamplingParams>(std::move(params));
+  const uint64_t seed =
+      request.sampling.seed.value_or(sampling::request_seed(options.seed, number));
+  request.sampling.seed = seed;
+  if (recorder != nullptr) recorder->add_request(request, live->arrival);
+  live->sampling = std::make_shared<const sampling::SamplingParams>(request.sampling);
   live->request = std::move(request);
 
   const auto num_prompt = std::ssize(live->request.prompt_token_ids);

@@ -1,7 +1,6 @@
 #include "engine/engine_thread.h"
 
-#include <chrono>
-#include <exception>
+#include <algorithm>
 #include <future>
 #include <utility>
 
@@ -13,11 +12,12 @@ Output refused(const Request& request, const std::string& message) {
   output.request_id = request.id;
   output.num_prompt_tokens = std::ssize(request.prompt_token_ids);
   output.finished = true;
-  for (int64_t index = 0; index < std::max<int64_t>(request.sampling.n, 1); ++index) {
+  // The number of choices may be what was refused.
+  const int64_t num_choices = std::clamp<int64_t>(request.sampling.n, 1, sampling::kMaxChoices);
+  for (int64_t index = 0; index < num_choices; ++index) {
     output.choices.push_back(
         {.index = index, .finish_reason = FinishReason::kRefused, .message = message}
     );
-    if (index == 127) break;
   }
   return output;
 }
@@ -27,17 +27,6 @@ Output refused(const Request& request, const std::string& message) {
 std::optional<Output> OutputStream::next() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return finished_ || !outputs_.empty(); });
-  if (outputs_.empty()) return std::nullopt;
-  Output output = std::move(outputs_.front());
-  outputs_.pop_front();
-  return output;
-}
-
-std::optional<Output> OutputStream::next_within(double seconds, bool& timed_out) {
-  std::unique_lock lock(mutex_);
-  timed_out = !changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] {
-    return finished_ || !outputs_.empty();
-  });
   if (outputs_.empty()) return std::nullopt;
   Output output = std::move(outputs_.front());
   outputs_.pop_front();

@@ -27,9 +27,6 @@ class OutputStream {
   /// The next news, or nothing after the finished one. Waits.
   std::optional<Output> next();
 
-  /// As next(), but gives up after `seconds`: `timed_out` tells.
-  std::optional<Output> next_within(double seconds, bool& timed_out);
-
   /// Adds news; the engine's side.
   void push(Output output);
 

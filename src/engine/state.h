@@ -10,6 +10,7 @@
 
 #include "engine/cache_size.h"
 #include "engine/choice.h"
+#include "engine/clock.h"
 #include "engine/engine.h"
 #include "engine/loaded_model.h"
 #include "engine/recorder.h"
@@ -96,8 +97,5 @@ struct Engine::State {
   void end_choice(const ChoiceOwner& owner);
   void end_from_outside(sched::SequenceId id, FinishReason reason, const std::string& message);
 };
-
-/// Seconds of the steady clock.
-double steady_seconds();
 
 }  // namespace di::engine

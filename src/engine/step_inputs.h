@@ -68,7 +68,6 @@ struct StepResult {
   int64_t step = 0;
   std::vector<SequenceResult> sequences = {};  ///< those of the plan, then the forks
   std::string error = {};                      ///< not empty: the step failed and yielded nothing
-  double start = 0;                            ///< seconds of the steady clock
   double seconds = 0;                          ///< forward and draws
   double expert_max = 0;   ///< tokens of each layer's busiest expert, summed over layers
   double expert_mean = 0;  ///< tokens of each layer's mean expert, summed over layers
