@@ -16,6 +16,7 @@ function(di_room name)
   target_link_libraries(di_${name} PUBLIC di_options ${ROOM_LINK})
 
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS *_test.cc)
+  list(FILTER tests EXCLUDE REGEX "/cuda/")
   if(DI_TESTS AND tests)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE di_${name} ${ROOM_TEST_LINK} GTest::gtest_main)

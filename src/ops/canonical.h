@@ -23,6 +23,11 @@ inline float silu_f32(float x) {
   return static_cast<float>(wide / (1.0 + std::exp(-wide)));
 }
 
+/// A bf16 result times Linear::y_factor.
+inline bf16 times_factor(bf16 y, float factor) {
+  return factor == 1.0f ? y : to_bf16(to_float(y) * factor);
+}
+
 /// √softplus(x): softplus is linear above 20 and rounded to fp32 before the root.
 inline float sqrt_softplus_f32(float x) {
   const double wide = x;

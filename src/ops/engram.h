@@ -1,10 +1,25 @@
 // Engram: hashed n-gram memory read into the residual streams. Source: specification section 4.3.
 #pragma once
 
+#include "ops/rows.h"
 #include "tensor/number_formats.h"
 #include "tensor/view.h"
 
 namespace di::ops {
+
+/// The n-gram hash of one Engram layer: which table rows a position looks up. With order n the
+/// tokens from the position back are mixed, m = xor of id · multiplier over back = 0 … n, and head
+/// h of order n ≥ 1 looks up m mod prime + offset. `pad` takes the place of positions before the
+/// sequence, and of all that lies at or behind an image position.
+struct EngramHash {
+  View<int64_t, 2> ids;                // [rows, orders · heads], order by order
+  View<const int32_t, 1> token_map;    // [vocab_size]: compressed ids
+  View<const int64_t, 1> multipliers;  // [1 + orders]
+  View<const int64_t, 1> primes;       // [orders · heads]
+  View<const int64_t, 1> offsets;      // [orders · heads]: where each prime's rows begin
+  int64_t pad = 0;                     // compressed id
+  Rows rows;
+};
 
 /// An embedding table in the checkpoint's own form; may lie in a mapped file larger than memory.
 struct EngramTable {

@@ -1,4 +1,4 @@
-// What an op may use besides its arguments: threads and scratch memory, and who watches.
+// What an op may use besides its arguments: threads and scratch memory, a queue, and who watches.
 #pragma once
 
 #include "base/thread_pool.h"
@@ -13,6 +13,7 @@ struct Exec {
   ThreadPool& pool;
   Arena& scratch;                  ///< an op gives back what it takes before it returns
   OpObserver* observer = nullptr;  ///< told of every op of its own table (ops/observed.h)
+  Stream stream = nullptr;         ///< where a device's ops enqueue themselves
 };
 
 /// A half-open range of rows; the unit in which backends split work that is independent by row.

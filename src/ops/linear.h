@@ -41,6 +41,7 @@ struct Linear {
   View<const bf16, 2> x;
   Weight w;
   int64_t groups = 1;
+  float y_factor = 1;  ///< bf16 results are multiplied by it and rounded again, unless it is 1
 };
 
 }  // namespace di::ops

@@ -33,6 +33,17 @@ struct MhcCollapse {
   View<const float, 2> a;  // [rows, c]
 };
 
+/// All that a site does before its sublayer: the mixes, the collapse with the pre-mix of the site
+/// before, the sublayer's norm, and the Q8 form of what the norm gives.
+struct MhcSite {
+  MhcMix mix;                // from mix.h, which is collapsed too
+  View<bf16, 2> x;           // [rows, hidden]: the sublayer's input
+  View<uint8_t, 2> codes;    // [rows, hidden]: x in Q8
+  View<uint8_t, 2> scales;   // [rows, hidden / 32]
+  View<const float, 2> a;    // [rows, c]: the pre-mix that collapses
+  View<const bf16, 1> norm;  // [hidden]
+};
+
 /// h_out_j = post_j · y + Σ_i comb_ij · h_i: input stream i, output stream j.
 struct MhcExpand {
   View<bf16, 3> h_out;        // [rows, c, hidden], must not alias h

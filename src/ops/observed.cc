@@ -31,13 +31,17 @@ void observe(OpTable& table) {
 
 OpTable observed(const OpTable& backend) {
   OpTable t = backend;
+  observe<"embed", &OpTable::embed, &Embed::h>(t);
+  observe<"rows_finite", &OpTable::rows_finite, &RowsFinite::h>(t);
   observe<"quantize_fp8", &OpTable::quantize_fp8, &QuantizeFp8::x>(t);
   observe<"linear_q8", &OpTable::linear_q8, &LinearQ8::y>(t);
   observe<"linear", &OpTable::linear, &Linear::x>(t);
   observe<"rms_norm", &OpTable::rms_norm, &RmsNorm::x>(t);
   observe<"rope", &OpTable::rope, &Rope::x>(t);
+  observe<"engram_hash", &OpTable::engram_hash, &EngramHash::ids>(t);
   observe<"engram_lookup", &OpTable::engram_lookup, &EngramLookup::y>(t);
   observe<"engram_gate", &OpTable::engram_gate, &EngramGate::h>(t);
+  observe<"mhc_site", &OpTable::mhc_site, &MhcSite::x>(t);
   observe<"mhc_mix", &OpTable::mhc_mix, &MhcMix::h>(t);
   observe<"mhc_collapse", &OpTable::mhc_collapse, &MhcCollapse::x>(t);
   observe<"mhc_expand", &OpTable::mhc_expand, &MhcExpand::y>(t);

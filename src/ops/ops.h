@@ -14,6 +14,7 @@
 #include "ops/mhc.h"
 #include "ops/moe.h"
 #include "ops/norm.h"
+#include "ops/row_moves.h"
 
 namespace di::ops {
 
@@ -22,22 +23,31 @@ namespace di::ops {
 inline constexpr int64_t kPackRows = 32;
 
 struct OpTable {
-  const char* name;  ///< "ref" or "cpu"
+  const char* name;  ///< "ref", "cpu" or "cuda"
   const char* isa;   ///< "scalar", or the instruction set of the hot kernels
+
+  /// The memory that every view, span and pointer in an op's arguments points into.
+  const Memory& (*memory)();
 
   /// Bytes of the backend's own form of a matrix; 0 when it reads the checkpoint layout in place.
   int64_t (*packed_bytes)(WeightFormat format, int64_t rows, int64_t cols);
-  /// Converts rows [begin, end) of `raw` into their place in `packed`, value for value. `begin` is
+  /// Converts rows [begin, end) of `raw`, which lies in the machine's memory, into their place in
+  /// `packed`, which lies in the backend's, value for value. `begin` is
   /// a multiple of kPackRows, and so is `end` unless it is raw.rows. Thread: any, on disjoint rows.
   void (*pack)(const Weight& raw, RowRange rows, std::byte* packed);
 
+  void (*embed)(Exec&, const Embed&);
+  void (*copy_rows)(Exec&, const CopyRows&);
+  void (*rows_finite)(Exec&, const RowsFinite&);
   void (*quantize_fp8)(Exec&, const QuantizeFp8&);
   void (*linear_q8)(Exec&, const LinearQ8&);
   void (*linear)(Exec&, const Linear&);
   void (*rms_norm)(Exec&, const RmsNorm&);
   void (*rope)(Exec&, const Rope&);
+  void (*engram_hash)(Exec&, const EngramHash&);
   void (*engram_lookup)(Exec&, const EngramLookup&);
   void (*engram_gate)(Exec&, const EngramGate&);
+  void (*mhc_site)(Exec&, const MhcSite&);
   void (*mhc_mix)(Exec&, const MhcMix&);
   void (*mhc_collapse)(Exec&, const MhcCollapse&);
   void (*mhc_expand)(Exec&, const MhcExpand&);

@@ -20,14 +20,20 @@ struct SequenceRows {
   int64_t start = 0;                     ///< position of the first row
   int64_t slot = 0;                      ///< state slot
   const int32_t* block_table = nullptr;  ///< block ids, in order of position
-  int64_t window_begin = 0;  ///< window positions below this are invisible (bounded replay)
+  int64_t window_begin = 0;         ///< window positions below this are invisible (bounded replay)
+  const int32_t* tokens = nullptr;  ///< token ids from position 0 to the last row's
+  const uint8_t* is_image = nullptr;  ///< for each of `tokens`; nullptr: none
 };
 
-/// All rows of a step.
+/// All rows of a step. Like every view that an op is given, these lie in the backend's memory.
+///
+/// A device that repeats a recorded step may have more rows than sequences own: such a row repeats
+/// another one, and since no sequence owns it, it leaves no trace in the caches.
 struct Rows {
   std::span<const SequenceRows> sequences;
   View<const int32_t, 1> sequence_of;  // [rows]: index into `sequences`
   View<const int64_t, 1> positions;    // [rows]
+  int64_t max_length = 0;  ///< no row's position lies at or beyond it; what workspace is sized by
 
   int64_t count() const { return positions.dim(0); }
 };
@@ -63,7 +69,7 @@ struct PagedView {
 
 /// A compressed entry that this step completes: entry j of a sequence, ending at row `row`.
 struct NewEntry {
-  int64_t row = 0;       ///< row of its last token
+  int64_t row = 0;       ///< row of its last token; negative: none, and nothing is stored for it
   int64_t sequence = 0;  ///< index into Rows::sequences
   int64_t j = 0;         ///< compressed position
 };

@@ -1,19 +1,14 @@
 #include "tensor/arena.h"
 
 #include <algorithm>
-#include <new>
 
 namespace di {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kFirstChunk = std::size_t{1} << 20;
 
 }  // namespace
-
-void Arena::FreeAligned::operator()(std::byte* pointer) const {
-  ::operator delete[](pointer, std::align_val_t{kAlignment});
-}
 
 std::byte* Arena::take_bytes(std::size_t bytes) {
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -24,11 +19,7 @@ std::byte* Arena::take_bytes(std::size_t bytes) {
   if (chunk_ == chunks_.size()) {
     const std::size_t last = chunks_.empty() ? kFirstChunk / 2 : chunks_.back().size;
     const std::size_t size = std::max(rounded, last * 2);
-    chunks_.push_back(
-        {{std::unique_ptr<std::byte, FreeAligned>(
-             static_cast<std::byte*>(::operator new[](size, std::align_val_t{kAlignment}))
-         )},
-         size}
+    chunks_.push_back({memory_.allocate(static_cast<int64_t>(size), "the scratch of a step"), size}
     );
   }
   std::byte* result = chunks_[chunk_].data.get() + used_;

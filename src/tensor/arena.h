@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "tensor/memory.h"
 #include "tensor/view.h"
 
 namespace di {
@@ -15,6 +16,10 @@ namespace di {
 /// Thread: one at a time.
 class Arena {
  public:
+  /// Takes its chunks from `memory`, which outlives it.
+  explicit Arena(const Memory& memory = host_memory()) : memory_(memory) {}
+  Arena(const Arena&) = delete;
+
   /// Marks the fill level now and returns to it when it goes out of scope.
   class Scope {
    public:
@@ -32,7 +37,7 @@ class Arena {
     std::size_t used_;
   };
 
-  /// `count` elements of T, aligned to 64 bytes, with unspecified content.
+  /// `count` elements of T, aligned to 256 bytes, with unspecified content.
   template <class T>
   T* take(int64_t count) {
     return reinterpret_cast<T*>(take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
@@ -46,20 +51,20 @@ class Arena {
     );
   }
 
+  const Memory& memory() const { return memory_; }
+
   /// The most bytes ever in use at once.
   std::size_t peak_bytes() const { return peak_; }
 
  private:
-  struct FreeAligned {
-    void operator()(std::byte* pointer) const;
-  };
   struct Chunk {
-    std::unique_ptr<std::byte, FreeAligned> data;
+    std::shared_ptr<std::byte> data;
     std::size_t size = 0;
   };
 
   std::byte* take_bytes(std::size_t bytes);
 
+  const Memory& memory_;
   std::vector<Chunk> chunks_;
   std::size_t chunk_ = 0;  // index of the chunk being filled
   std::size_t used_ = 0;   // bytes filled of it

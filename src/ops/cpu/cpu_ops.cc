@@ -41,6 +41,14 @@ void mhc_mix(Exec& exec, const MhcMix& op) {
 }
 
 template <const cpu::Kernels& kLinear, const cpu::RowKernels& kRows>
+void mhc_site(Exec& exec, const MhcSite& op) {
+  mhc_mix<kLinear, kRows>(exec, op.mix);
+  cpu::mhc_collapse(kRows, exec, {.x = op.x, .h = op.mix.h, .a = op.a});
+  cpu::rms_norm(kRows, exec, {.y = op.x, .x = op.x, .weight = op.norm, .eps = op.mix.norm_eps});
+  cpu::quantize_fp8(kRows, exec, {.codes = op.codes, .scales = op.scales, .x = op.x});
+}
+
+template <const cpu::Kernels& kLinear, const cpu::RowKernels& kRows>
 void experts(Exec& exec, const Experts& op) {
   cpu::experts({kLinear, kRows}, exec, op);
 }
@@ -54,15 +62,21 @@ const OpTable& table(const char* isa) {
   static const OpTable kTable = {
       .name = "cpu",
       .isa = isa,
+      .memory = host_memory,
       .packed_bytes = cpu::packed_bytes,
       .pack = cpu::pack,
+      .embed = by_rows<Embed, ref::embed>,
+      .copy_rows = by_rows<CopyRows, ref::copy_rows>,
+      .rows_finite = by_rows<RowsFinite, ref::rows_finite>,
       .quantize_fp8 = with<QuantizeFp8, kRows, cpu::quantize_fp8>,
       .linear_q8 = with<LinearQ8, kLinear, cpu::linear_q8>,
       .linear = with<Linear, kLinear, cpu::linear>,
       .rms_norm = with<RmsNorm, kRows, cpu::rms_norm>,
       .rope = with<Rope, kRows, cpu::rope>,
+      .engram_hash = by_rows<EngramHash, ref::engram_hash>,
       .engram_lookup = with<EngramLookup, kRows, cpu::engram_lookup>,
       .engram_gate = with<EngramGate, kRows, cpu::engram_gate>,
+      .mhc_site = mhc_site<kLinear, kRows>,
       .mhc_mix = mhc_mix<kLinear, kRows>,
       .mhc_collapse = with<MhcCollapse, kRows, cpu::mhc_collapse>,
       .mhc_expand = with<MhcExpand, kRows, cpu::mhc_expand>,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/math.h"
+#include "ops/canonical.h"
 #include "ops/cpu/tiles.h"
 
 namespace di::ops::cpu {
@@ -27,12 +28,13 @@ struct Output {
   View<bf16, 2> y;
   View<float, 2> y_f32;
   int64_t first_row;
+  float y_factor = 1;
 
   void write(int64_t row, int64_t n, float value) const {
     if (y_f32.data != nullptr) {
       y_f32(first_row + row, n) = value;
     } else {
-      y(first_row + row, n) = to_bf16(value);
+      y(first_row + row, n) = times_factor(to_bf16(value), y_factor);
     }
   }
 };
@@ -103,7 +105,7 @@ void linear(const Kernels& kernels, Exec& exec, const Linear& op) {
     });
     const Product product{
         linear_kernel(kernels, op.w.format), op.w, rows, row_bytes, count, op.groups, group_bytes};
-    run(exec, product, {op.y, op.y_f32, first});
+    run(exec, product, {op.y, op.y_f32, first, op.y_factor});
   }
 }
 

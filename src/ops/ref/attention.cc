@@ -164,6 +164,7 @@ void compressed_store(const CompressedStore& op, RowRange range) {
   const int64_t dim = op.kv.dim(1);
   for (int64_t i = range.begin; i < range.end; ++i) {
     const NewEntry& entry = op.entries[static_cast<std::size_t>(i)];
+    if (entry.row < 0) continue;
     const SequenceRows& sequence = op.rows.sequences[static_cast<std::size_t>(entry.sequence)];
     auto* record = reinterpret_cast<uint8_t*>(op.cache.record(sequence.block_table, entry.j));
     if (op.format == KvFormat::kFp8) {

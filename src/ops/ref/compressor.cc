@@ -47,6 +47,7 @@ void compressor_pool(const CompressorPool& op, RowRange range) {
   TokenRow tokens[kMaxRatio];
   for (int64_t i = range.begin; i < range.end; ++i) {
     const NewEntry& entry = op.entries[static_cast<std::size_t>(i)];
+    if (entry.row < 0) continue;
     const SequenceRows& sequence = op.rows.sequences[static_cast<std::size_t>(entry.sequence)];
     for (int64_t t = 0; t < op.ratio; ++t) {
       tokens[t] = find_row(op, sequence, entry.j * op.ratio + t);

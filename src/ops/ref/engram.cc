@@ -1,4 +1,6 @@
 // Table lookup and gate of the n-gram memory.
+#include <optional>
+
 #include "ops/canonical.h"
 #include "ops/ref/ref.h"
 
@@ -12,7 +14,35 @@ double gate_dot(const bf16* h, const bf16* q, const bf16* k, const bf16* key, in
   });
 }
 
+/// The compressed id of the token at `position`, or nothing at an image or before the sequence.
+std::optional<int64_t> compressed_id(
+    const EngramHash& op, const SequenceRows& sequence, int64_t position
+) {
+  if (position < 0) return std::nullopt;
+  if (sequence.is_image != nullptr && sequence.is_image[position] != 0) return std::nullopt;
+  return op.token_map(sequence.tokens[position]);
+}
+
 }  // namespace
+
+void engram_hash(const EngramHash& op, RowRange range) {
+  const int64_t orders = op.multipliers.dim(0) - 1;
+  const int64_t heads = op.primes.dim(0) / orders;
+  for (int64_t row = range.begin; row < range.end; ++row) {
+    const SequenceRows& sequence =
+        op.rows.sequences[static_cast<std::size_t>(op.rows.sequence_of(row))];
+    bool blocked = false;
+    int64_t mixed = 0;
+    for (int64_t back = 0; back <= orders; ++back) {
+      const auto id =
+          blocked ? std::nullopt : compressed_id(op, sequence, op.rows.positions(row) - back);
+      blocked = !id.has_value();
+      mixed ^= id.value_or(op.pad) * op.multipliers(back);
+      for (int64_t n = (back - 1) * heads; n >= 0 && n < back * heads; ++n)
+        op.ids(row, n) = mixed % op.primes(n) + op.offsets(n);
+    }
+  }
+}
 
 void engram_lookup(const EngramLookup& op, RowRange range) {
   const int64_t width = op.table.head_dim;

@@ -121,6 +121,7 @@ void quantize_mxfp4(const QuantizeMxFp4& op, RowRange range) {
 void index_key_store(const IndexKeyStore& op, RowRange range) {
   for (int64_t i = range.begin; i < range.end; ++i) {
     const NewEntry& entry = op.entries[static_cast<std::size_t>(i)];
+    if (entry.row < 0) continue;
     const SequenceRows& sequence = op.rows.sequences[static_cast<std::size_t>(entry.sequence)];
     const IndexKey key = index_key(op.cache, sequence.block_table, entry.j);
     for (int64_t group = 0; group < op.k.dim(1) / 32; ++group) {

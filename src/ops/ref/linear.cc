@@ -108,7 +108,7 @@ void linear(const Linear& op, RowRange range) {
       if (op.y_f32.data != nullptr) {
         op.y_f32(row, n) = y;
       } else {
-        op.y(row, n) = to_bf16(y);
+        op.y(row, n) = times_factor(to_bf16(y), op.y_factor);
       }
     }
   }

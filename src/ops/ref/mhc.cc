@@ -73,6 +73,13 @@ void mhc_mix(const MhcMix& op, RowRange range) {
     mhc_mix_row(op, row, inverse_rms(op.h.row(row), op.h.stride(), op.norm_eps));
 }
 
+void mhc_site(const MhcSite& op, RowRange range) {
+  mhc_mix(op.mix, range);
+  mhc_collapse({.x = op.x, .h = op.mix.h, .a = op.a}, range);
+  rms_norm({.y = op.x, .x = op.x, .weight = op.norm, .eps = op.mix.norm_eps}, range);
+  quantize_fp8({.codes = op.codes, .scales = op.scales, .x = op.x}, range);
+}
+
 void mhc_collapse(const MhcCollapse& op, RowRange range) {
   for (int64_t row = range.begin; row < range.end; ++row) {
     for (int64_t d = 0; d < op.x.dim(1); ++d) {

@@ -9,6 +9,15 @@
 namespace di::ops::ref {
 
 // How many independent pieces an op has: rows, or entries for the compressed caches.
+inline int64_t pieces(const Embed& op) {
+  return op.h.dim(0);
+}
+inline int64_t pieces(const CopyRows& op) {
+  return op.num_rows;
+}
+inline int64_t pieces(const RowsFinite& op) {
+  return static_cast<int64_t>(op.rows.sequences.size());
+}
 inline int64_t pieces(const QuantizeFp8& op) {
   return op.x.dim(0);
 }
@@ -24,11 +33,17 @@ inline int64_t pieces(const RmsNorm& op) {
 inline int64_t pieces(const Rope& op) {
   return op.x.dim(0);
 }
+inline int64_t pieces(const EngramHash& op) {
+  return op.ids.dim(0);
+}
 inline int64_t pieces(const EngramLookup& op) {
   return op.ids.dim(0);
 }
 inline int64_t pieces(const EngramGate& op) {
   return op.h.dim(0);
+}
+inline int64_t pieces(const MhcSite& op) {
+  return op.mix.h.dim(0);
 }
 inline int64_t pieces(const MhcMix& op) {
   return op.h.dim(0);
@@ -76,16 +91,21 @@ inline int64_t pieces(const Experts& op) {
   return op.y.dim(0);
 }
 
+void embed(const Embed& op, RowRange range);
+void copy_rows(const CopyRows& op, RowRange range);
+void rows_finite(const RowsFinite& op, RowRange range);
 void quantize_fp8(const QuantizeFp8& op, RowRange range);
 void linear_q8(const LinearQ8& op, RowRange range);
 void linear(const Linear& op, RowRange range);
 void rms_norm(const RmsNorm& op, RowRange range);
 void rope(const Rope& op, RowRange range);
+void engram_hash(const EngramHash& op, RowRange range);
 void engram_lookup(const EngramLookup& op, RowRange range);
 void engram_gate(const EngramGate& op, RowRange range);
 /// From the fn projection already in op.mixes and the row's rms factor to pre, post and comb.
 void mhc_mix_row(const MhcMix& op, int64_t row, float factor);
 void mhc_mix(const MhcMix& op, RowRange range);
+void mhc_site(const MhcSite& op, RowRange range);
 void mhc_collapse(const MhcCollapse& op, RowRange range);
 void mhc_expand(const MhcExpand& op, RowRange range);
 void compressor_pool(const CompressorPool& op, RowRange range);

@@ -1,0 +1,33 @@
+// The benchmarks of the cuda backend, one function for each family of kernels, and the stopwatch
+// that they share. `deepinfer bench ops --backend cuda` runs them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+namespace di::ops::cuda {
+
+/// One measurement.
+struct BenchResult {
+  std::string op;     ///< entry of the op table, or a named peer
+  std::string shape;  ///< what of it: "wq_b 32768x1280 fp8"
+  int64_t rows = 0;
+  double microseconds = 0;  ///< median of one call
+  double bytes = 0;         ///< that the op must move through device memory at least
+  double flops = 0;         ///< that it must do: two for a product and a sum
+};
+using BenchReport = std::function<void(const BenchResult&)>;
+
+/// Median time of one call of `enqueue` in microseconds, launch gaps excluded: a graph of `repeats`
+/// calls is captured from the stream and replayed nine times after two warm-ups. `enqueue(i)`
+/// should turn among operands by i, so that together they exceed the 50 MB cache where memory is
+/// measured.
+double measure(cudaStream_t stream, int repeats, const std::function<void(int)>& enqueue);
+
+/// Read rate of the device's memory in bytes a second: the ceiling of everything that streams.
+double measured_read_rate(cudaStream_t stream);
+
+}  // namespace di::ops::cuda

@@ -1,0 +1,82 @@
+#include "ops/cuda/memory.h"
+
+#include <string>
+
+#include "base/error.h"
+#include "ops/cuda/launch.h"
+
+namespace di::ops::cuda {
+namespace {
+
+void copy_async(void* to, const void* from, int64_t bytes, Stream stream) {
+  check(
+      cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream),
+      "cudaMemcpyAsync"
+  );
+}
+
+[[noreturn]] void refuse(int64_t bytes, const char* what, cudaError_t code) {
+  cudaGetLastError();  // the refusal must not be found again by the next launch
+  throw Error(
+      ErrorCode::kOutOfMemory,
+      "CUDA refuses " + std::to_string(bytes) + " bytes for " + what + ": " +
+          cudaGetErrorString(code)
+  );
+}
+
+class DeviceMemory final : public Memory {
+ public:
+  bool is_host() const override { return false; }
+
+  std::shared_ptr<std::byte> allocate(int64_t bytes, const char* what) const override {
+    if (bytes == 0) return nullptr;
+    void* data = nullptr;
+    const cudaError_t code = cudaMalloc(&data, static_cast<std::size_t>(bytes));
+    if (code != cudaSuccess) refuse(bytes, what, code);
+    return {static_cast<std::byte*>(data), [](std::byte* p) { cudaFree(p); }};
+  }
+
+  void copy(void* to, const void* from, int64_t bytes, Stream stream) const override {
+    copy_async(to, from, bytes, stream);
+  }
+
+  void wait(Stream stream) const override {
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  }
+};
+
+class PinnedMemory final : public Memory {
+ public:
+  bool is_host() const override { return true; }
+
+  std::shared_ptr<std::byte> allocate(int64_t bytes, const char* what) const override {
+    if (bytes == 0) return nullptr;
+    void* data = nullptr;
+    const cudaError_t code =
+        cudaHostAlloc(&data, static_cast<std::size_t>(bytes), cudaHostAllocPortable);
+    if (code != cudaSuccess) refuse(bytes, what, code);
+    return {static_cast<std::byte*>(data), [](std::byte* p) { cudaFreeHost(p); }};
+  }
+
+  void copy(void* to, const void* from, int64_t bytes, Stream stream) const override {
+    copy_async(to, from, bytes, stream);
+  }
+
+  void wait(Stream stream) const override {
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  }
+};
+
+}  // namespace
+
+const Memory& device_memory() {
+  static const DeviceMemory memory;
+  return memory;
+}
+
+const Memory& pinned_memory() {
+  static const PinnedMemory memory;
+  return memory;
+}
+
+}  // namespace di::ops::cuda
