@@ -17,7 +17,7 @@ struct bf16 {
   bool operator==(const bf16&) const = default;
 };
 
-inline float to_float(bf16 x) {
+constexpr float to_float(bf16 x) {
   return std::bit_cast<float>(uint32_t{x.bits} << 16);
 }
 

@@ -1,5 +1,5 @@
 // The number formats of tensor/number_formats.h and the quantisers of ops/canonical.h in device
-// code: the same value for the same input, bit by bit.
+// code: the same value for the same input, bit by bit. to_float(bf16) of the former is for both.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,6 @@
 #include "tensor/number_formats.h"
 
 namespace di::ops::cuda {
-
-__device__ inline float to_float(bf16 x) {
-  return __uint_as_float(uint32_t{x.bits} << 16);
-}
 
 /// Rounds to nearest even; NaN stays a quiet NaN.
 __device__ inline bf16 to_bf16(float x) {
