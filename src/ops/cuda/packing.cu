@@ -1,0 +1,254 @@
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "ops/cuda/launch.h"
+#include "ops/cuda/memory.h"
+#include "ops/cuda/packing.h"
+#include "ops/cuda/unpack.cuh"
+#include "ops/ops.h"
+
+namespace di::ops::cuda {
+namespace {
+
+/// Rows of a matrix in checkpoint layout, in device memory: rows [first, last) of `total`.
+struct Staged {
+  const uint8_t* data;
+  const uint8_t* scales;
+  int64_t first, last;
+  int64_t cols;
+};
+
+/// The bits of one value without its scale, 0 outside of the rows and columns.
+template <WeightFormat kFormat>
+__device__ uint32_t code_at(const Staged& raw, int64_t row, int64_t col) {
+  if (row >= raw.last || col >= raw.cols) return 0;
+  const int64_t index = (row - raw.first) * raw.cols + col;
+  if constexpr (kFormat == WeightFormat::kFp4) return raw.data[index / 2] >> 4 * (col & 1) & 15u;
+  if constexpr (kFormat == WeightFormat::kFp8) return raw.data[index];
+  return reinterpret_cast<const uint16_t*>(raw.data)[index];
+}
+
+/// The codes of register p of the fragment of 16 columns that begins at `col`.
+struct Pair {
+  uint32_t even, odd;
+};
+template <WeightFormat kFormat>
+__device__ Pair register_codes(const Staged& raw, int64_t row, int64_t col, int lane, int p) {
+  const int64_t r = row + (p & 1);
+  const int64_t c = col + 2 * (lane % 4) + 8 * (p >> 1);
+  return {code_at<kFormat>(raw, r, c), code_at<kFormat>(raw, r, c + 1)};
+}
+
+/// One half of a packed FP4 word: codes of registers 0 to 3.
+__device__ uint32_t interleave_fp4(const uint32_t (&code)[4]) {
+  constexpr int kSign[4] = {15, 12, 14, 13};
+  constexpr int kMagnitude[4] = {6, 3, 0, 9};
+  uint32_t half = 0;
+#pragma unroll
+  for (int p = 0; p < 4; ++p)
+    half |= (code[p] >> 3) << kSign[p] | (code[p] & 7u) << kMagnitude[p];
+  return half;
+}
+
+/// The words of one fragment: one for FP4, two for FP8, four for bf16.
+template <WeightFormat kFormat>
+__device__ void pack_fragment(
+    const Staged& raw, int64_t row, int64_t col, int lane, uint32_t* words
+) {
+  Pair pair[4];
+#pragma unroll
+  for (int p = 0; p < 4; ++p)
+    pair[p] = register_codes<kFormat>(raw, row, col, lane, p);
+  if constexpr (kFormat == WeightFormat::kFp4) {
+    words[0] = interleave_fp4({pair[0].even, pair[1].even, pair[2].even, pair[3].even}) |
+               interleave_fp4({pair[0].odd, pair[1].odd, pair[2].odd, pair[3].odd}) << 16;
+  } else if constexpr (kFormat == WeightFormat::kFp8) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      words[i] = pair[2 * i].even << 8 | pair[2 * i].odd << 24 | pair[2 * i + 1].even |
+                 pair[2 * i + 1].odd << 16;
+    }
+  } else {
+#pragma unroll
+    for (int p = 0; p < 4; ++p)
+      words[p] = pair[p].even | pair[p].odd << 16;
+  }
+}
+
+/// Multiplier of a row's columns [col, col + 32); 0 outside of the matrix.
+template <WeightFormat kFormat>
+__device__ uint8_t multiplier_at(const Staged& raw, int64_t row, int64_t col) {
+  if (row >= raw.last || col >= raw.cols) return 0;
+  const int64_t groups = (raw.cols + kScaleGroup - 1) / kScaleGroup;
+  const int64_t group = col / kScaleGroup;
+  if constexpr (kFormat == WeightFormat::kFp4)
+    return fp4_multiplier(raw.scales[(row - raw.first) * groups + group]);
+  return fp8_multiplier(raw.scales[(row - raw.first) / kScaleGroup * groups + group]);
+}
+
+/// One half (32 rows, two warps) of one block. Grid: (column chunks, row halves), 64 threads.
+/// A NaN among the E4M3 codes of a scale's tile turns its multiplier into infinity, because
+/// unpacking knows no NaN codes: what depends on it is then not finite.
+template <WeightFormat kFormat>
+__global__ void pack_half_blocks(Staged raw, int64_t chunks, std::byte* packed) {
+  const int64_t row_half = raw.first / 32 + blockIdx.y;
+  const int64_t first_col = int64_t{blockIdx.x} * kBlockCols;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int half = static_cast<int>(row_half % 2);
+  const int warp = 2 * half + static_cast<int>(threadIdx.x) / 32;
+  const int thread = 32 * warp + lane;
+  const int64_t row = row_half / 2 * kBlockRows + 16 * warp + 2 * (lane / 4);
+  std::byte* block = packed + (row_half / 2 * chunks + blockIdx.x) * int64_t{block_bytes(kFormat)};
+
+  constexpr int kWords = kFormat == WeightFormat::kFp4 ? 1 : kFormat == WeightFormat::kFp8 ? 2 : 4;
+  uint32_t words[4 * kWords];
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    pack_fragment<kFormat>(raw, row, first_col + 16 * k, lane, words + k * kWords);
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    reinterpret_cast<uint4*>(block)[i * 128 + thread] =
+        make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
+  }
+
+  if constexpr (kFormat == WeightFormat::kFp4) {
+    if (lane % 4 != 0) return;
+    uchar4 multipliers;
+    multipliers.x = multiplier_at<kFormat>(raw, row, first_col);
+    multipliers.y = multiplier_at<kFormat>(raw, row + 1, first_col);
+    multipliers.z = multiplier_at<kFormat>(raw, row, first_col + 32);
+    multipliers.w = multiplier_at<kFormat>(raw, row + 1, first_col + 32);
+    reinterpret_cast<uchar4*>(block + 2048)[8 * warp + lane / 4] = multipliers;
+  } else if constexpr (kFormat == WeightFormat::kFp8) {
+    bool nan[2] = {};
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      nan[i / 4] |= ((((words[i] & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u) != 0);
+    const bool any[2] = {__syncthreads_or(nan[0]) != 0, __syncthreads_or(nan[1]) != 0};
+    if (threadIdx.x >= 2) return;
+    const int group = static_cast<int>(threadIdx.x);
+    reinterpret_cast<uint8_t*>(block + 4096)[2 * half + group] =
+        any[group] ? uint8_t{255}
+                   : multiplier_at<kFormat>(raw, row_half * 32, first_col + 32 * group);
+    if (half == 0 && group == 0) std::memset(block + 4096 + 4, 0, 12);
+  }
+}
+
+template <WeightFormat kFormat>
+void launch(
+    const Staged& raw, int64_t chunks, int64_t last_half, std::byte* packed, cudaStream_t s
+) {
+  const dim3 grid(static_cast<unsigned>(chunks), static_cast<unsigned>(last_half - raw.first / 32));
+  pack_half_blocks<kFormat><<<grid, 64, 0, s>>>(raw, chunks, packed);
+  check_launch("pack_half_blocks");
+}
+
+/// Bytes of a staging buffer, unless 32 rows need more.
+constexpr int64_t kStagingBytes = int64_t{4} << 20;
+
+/// The staging of one thread: two pairs of buffers, used in turn, and their queue.
+class Stager {
+ public:
+  Stager() {
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+    for (Slot& slot : slots_)
+      check(cudaEventCreateWithFlags(&slot.free, cudaEventDisableTiming), "cudaEventCreate");
+  }
+  ~Stager() {
+    for (const Slot& slot : slots_)
+      cudaEventDestroy(slot.free);
+    cudaStreamDestroy(stream_);
+  }
+  Stager(const Stager&) = delete;
+
+  cudaStream_t stream() const { return stream_; }
+
+  /// Copies two host ranges to the device, one behind the other (the second aligned to 16); returns
+  /// the device address. Valid until the call after the next.
+  const uint8_t* stage(const void* data, int64_t data_bytes, const void* more, int64_t more_bytes) {
+    Slot& slot = slots_[turn_ ^= 1];
+    check(cudaEventSynchronize(slot.free), "cudaEventSynchronize");
+    const int64_t bytes = align_up(data_bytes, 16) + more_bytes;
+    slot.reserve(bytes);
+    std::memcpy(slot.host.get(), data, static_cast<std::size_t>(data_bytes));
+    if (more_bytes != 0) {
+      std::memcpy(
+          slot.host.get() + align_up(data_bytes, 16), more, static_cast<std::size_t>(more_bytes)
+      );
+    }
+    device_memory().copy(slot.device.get(), slot.host.get(), bytes, stream_);
+    return reinterpret_cast<const uint8_t*>(slot.device.get());
+  }
+
+  /// Marks the slot of the last stage() as in use until what is enqueued now is done.
+  void release() { check(cudaEventRecord(slots_[turn_].free, stream_), "cudaEventRecord"); }
+
+ private:
+  struct Slot {
+    std::shared_ptr<std::byte> host, device;
+    int64_t bytes = 0;
+    cudaEvent_t free = nullptr;
+
+    void reserve(int64_t wanted) {
+      if (wanted <= bytes) return;
+      bytes = std::max(wanted, kStagingBytes);
+      host = pinned_memory().allocate(bytes, "staging of weights");
+      device = device_memory().allocate(bytes, "staging of weights");
+    }
+  };
+
+  cudaStream_t stream_ = nullptr;
+  Slot slots_[2];
+  int turn_ = 0;
+};
+
+}  // namespace
+
+int64_t packed_bytes(WeightFormat format, int64_t rows, int64_t cols) {
+  return row_tiles(rows) * column_chunks(cols) * block_bytes(format);
+}
+
+void pack(const Weight& raw, RowRange rows, std::byte* packed) {
+  DI_CHECK(rows.begin % kPackRows == 0, "whole pieces of a packed matrix");
+  DI_CHECK(raw.format != WeightFormat::kF32, "fp32 matrices stay as they are");
+  thread_local Stager stager;
+  const int64_t row_bytes = data_bytes(raw.format, 1, raw.cols);
+  const int64_t step = std::max<int64_t>(
+      kPackRows, kStagingBytes / std::max<int64_t>(1, row_bytes) / kPackRows * kPackRows
+  );
+  const int64_t chunks = column_chunks(raw.cols);
+  for (int64_t first = rows.begin; first < rows.end; first += step) {
+    const int64_t last = std::min(rows.end, first + step);
+    const int64_t scales_before = scale_bytes(raw.format, first, raw.cols);
+    const int64_t bytes = (last - first) * row_bytes;
+    const uint8_t* device = stager.stage(
+        raw.data + first * row_bytes,
+        bytes,
+        raw.scales + scales_before,
+        scale_bytes(raw.format, last - first, raw.cols)
+    );
+    const Staged staged{device, device + align_up(bytes, 16), first, last, raw.cols};
+    // The last tile is whole, with zeros where the matrix has no rows.
+    const int64_t last_half =
+        last == raw.rows ? 2 * row_tiles(raw.rows) : ceil_div(last, kPackRows);
+    switch (raw.format) {
+      case WeightFormat::kFp4:
+        launch<WeightFormat::kFp4>(staged, chunks, last_half, packed, stager.stream());
+        break;
+      case WeightFormat::kFp8:
+        launch<WeightFormat::kFp8>(staged, chunks, last_half, packed, stager.stream());
+        break;
+      case WeightFormat::kBf16:
+        launch<WeightFormat::kBf16>(staged, chunks, last_half, packed, stager.stream());
+        break;
+      case WeightFormat::kF32: break;
+    }
+    stager.release();
+  }
+  check(cudaStreamSynchronize(stager.stream()), "pack");
+}
+
+}  // namespace di::ops::cuda

@@ -1,0 +1,96 @@
+// From codes to bf16 pairs in registers, exactly: the bits of a code move to where bf16 keeps sign,
+// low exponent and high mantissa, and one multiplication by a power of two mends the exponent bias,
+// the subnormal codes and the scale together.
+//
+// The power of two must be a finite bf16, so all unpacked values are too small by a constant power
+// (kWeightShift, kActivationShift), which the caller puts back when it writes a result. Then weight
+// scales reach 2^33 and activation scales 2^23. Above, the multiplier is infinite, and so the
+// result is not finite: never a plausible wrong number. Values below 2^-94 lose bits, as no real
+// model notices.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/cuda/number_formats.cuh"
+
+namespace di::ops::cuda {
+
+/// Unpacked weights are 2^-32 of their value (bf16 weights, which are not unpacked, are not).
+inline constexpr int kWeightShift = 32;
+/// Unpacked activations are 2^-16 of their value.
+inline constexpr int kActivationShift = 16;
+
+namespace detail {
+inline constexpr int kFp4Bias = 126;  // 2^126 makes an E2M1 code in bf16's fields its value
+inline constexpr int kFp8Bias = 120;
+/// The exponent field of 2^(scale − 127 + bias − shift); 255 is infinity.
+__host__ __device__ constexpr int multiplier_field(int scale, int bias, int shift) {
+  const int field = scale + bias - shift;
+  return scale == 255 || field > 255 ? 255 : field;
+}
+}  // namespace detail
+
+/// The byte that a packed block stores for an E8M0 weight scale: the multiplier's exponent field.
+__host__ __device__ constexpr uint8_t fp4_multiplier(uint8_t scale) {
+  return static_cast<uint8_t>(detail::multiplier_field(scale, detail::kFp4Bias, kWeightShift));
+}
+__host__ __device__ constexpr uint8_t fp8_multiplier(uint8_t scale) {
+  return static_cast<uint8_t>(detail::multiplier_field(scale, detail::kFp8Bias, kWeightShift));
+}
+__host__ __device__ constexpr uint8_t activation_multiplier(uint8_t scale) {
+  return static_cast<uint8_t>(detail::multiplier_field(scale, detail::kFp8Bias, kActivationShift));
+}
+
+/// The multiplier of a field in both halves of a register.
+__device__ inline uint32_t multiplier_pair(uint32_t field) {
+  return field * 0x00800080u;
+}
+
+__device__ inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
+  uint32_t product;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  return product;
+}
+
+/// Eight E2M1 codes of a packed word (order: packing.h) to the four registers of a 64 × 16
+/// fragment. `upper` scales registers 0 and 2 (row r), `lower` 1 and 3 (row r + 8 of the fragment).
+__device__ inline void unpack_fp4(uint32_t q, uint32_t upper, uint32_t lower, uint32_t (&a)[4]) {
+  a[0] = multiply_bf16x2(q & 0x81c081c0u, upper);
+  a[1] = multiply_bf16x2(q << 3 & 0x81c081c0u, lower);
+  a[2] = multiply_bf16x2((q << 1 & 0x80008000u) | (q << 6 & 0x01c001c0u), upper);
+  a[3] = multiply_bf16x2((q << 2 & 0x80008000u) | (q >> 3 & 0x01c001c0u), lower);
+}
+
+/// Four E4M3 codes of a packed word to two registers: bytes 1 and 3 to `first`, 0 and 2 to
+/// `second`.
+__device__ inline void unpack_fp8(
+    uint32_t q, uint32_t multiplier, uint32_t& first, uint32_t& second
+) {
+  const uint32_t shifted = q << 4;
+  first = multiply_bf16x2((q & 0x80008000u) | (q >> 4 & 0x07f007f0u), multiplier);
+  second = multiply_bf16x2((q << 8 & 0x80008000u) | (shifted & 0x07f007f0u), multiplier);
+}
+
+/// Sixteen E4M3 activation codes in the order of memory to sixteen bf16 in the order of memory, all
+/// with one scale. A NaN code makes all sixteen NaN: they belong to one row of one sum.
+__device__ inline void expand_activations(const uint4& codes, uint8_t scale, uint4 (&x)[2]) {
+  const uint32_t q[4] = {codes.x, codes.y, codes.z, codes.w};
+  uint32_t carries = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    carries |= (q[i] & 0x7f7f7f7fu) + 0x01010101u;
+  const uint32_t multiplier =
+      (carries & 0x80808080u) != 0 ? 0x7fc07fc0u : multiplier_pair(activation_multiplier(scale));
+  uint32_t out[8];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t low = __byte_perm(q[i], 0, 0x1404);  // codes 0 and 1 as the high bytes
+    const uint32_t high = __byte_perm(q[i], 0, 0x3424);
+    out[2 * i] = multiply_bf16x2((low & 0x80008000u) | (low >> 4 & 0x07f007f0u), multiplier);
+    out[2 * i + 1] = multiply_bf16x2((high & 0x80008000u) | (high >> 4 & 0x07f007f0u), multiplier);
+  }
+  x[0] = make_uint4(out[0], out[1], out[2], out[3]);
+  x[1] = make_uint4(out[4], out[5], out[6], out[7]);
+}
+
+}  // namespace di::ops::cuda
