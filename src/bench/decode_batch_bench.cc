@@ -17,7 +17,7 @@ class DecodeRows {
  public:
   DecodeRows(const SyntheticModel& synthetic, int64_t count, int64_t context)
       : cache_(cache::make_layout(synthetic.model.config), count + 1, count),
-        ids_(std::max(kWarmRows, static_cast<std::size_t>(count))) {
+        ids_(std::max(kWarmRows, static_cast<std::size_t>(context + count))) {
     for (std::size_t i = 0; i < ids_.size(); ++i) {
       ids_[i] = static_cast<int32_t>(
           (static_cast<int64_t>(i) * 7 + 1) % synthetic.model.config.vocab_size
@@ -35,7 +35,8 @@ class DecodeRows {
   void warm_up(const model::Model& model, const ops::OpTable& table, ops::Exec& exec) {
     model::Step step;
     step.sequences.push_back(row_of(0, std::span(ids_).first(kWarmRows), 0));
-    step.sequences[0].block_table = states_[0].block_table();
+    step.sequences[0].block_table = states_[0].block_table().data();
+    const Arena::Scope scope(exec.scratch);
     forward(model, step, cache_, table, exec);
     for (const cache::SequenceState& state : states_) {
       if (state.slot() == states_[0].slot()) continue;
@@ -43,11 +44,13 @@ class DecodeRows {
     }
   }
 
-  /// A row of each, at position `context`.
+  /// A row of each, at position `context`, each with a token of its own.
   model::Step step(int64_t context) const {
     model::Step step;
     for (std::size_t i = 0; i < states_.size(); ++i)
-      step.sequences.push_back(row_of(i, std::span(ids_).subspan(i, 1), context));
+      step.sequences.push_back(
+          row_of(i, std::span(ids_).subspan(i, static_cast<std::size_t>(context) + 1), context)
+      );
     return step;
   }
 
@@ -99,8 +102,10 @@ class DecodeBatchBench {
     rows.warm_up(synthetic_.model, table_, exec_);
     const model::Step step = rows.step(options_.context);
     ExpertUnion experts;
+    const Arena::Scope scope(scratch_);
     forward(synthetic_.model, step, rows.cache(), table_, exec_, {.observer = &experts});
     const Times times = time_calls({.seconds = options_.seconds, .least_samples = 3}, [&] {
+      const Arena::Scope step_scope(scratch_);
       forward(synthetic_.model, step, rows.cache(), table_, exec_);
     });
     const auto layers = static_cast<double>(bytes_.layers);

@@ -41,17 +41,17 @@ class LayerBench {
     step.sequences.emplace_back();
     step.sequences[0].tokens = warm_ids;
     step.sequences[0].slot = state.slot();
-    step.sequences[0].block_table = state.block_table();
+    step.sequences[0].block_table = state.block_table().data();
     step.sequences[0].logits = model::LogitRows::kNone;
-    forward(synthetic_.model, step, cache, table_, exec_);
+    run_once(step, cache);
 
-    const std::vector<int32_t> ids = token_ids(rows);
-    const std::vector<int32_t> blocks = context_blocks(state.block_table(), own_blocks);
+    const std::vector<int32_t> ids = token_ids(options_.context + rows);
+    const std::vector<int32_t> blocks = context_blocks(state.block_table().data(), own_blocks);
     step.sequences[0].tokens = ids;
     step.sequences[0].start = options_.context;
     step.sequences[0].block_table = blocks.data();
     ExpertUnion experts;
-    forward(synthetic_.model, step, cache, table_, exec_, {.observer = &experts});
+    run_once(step, cache, &experts);
     report(rows, best_run(step, cache), experts.distinct());
   }
 
@@ -73,6 +73,13 @@ class LayerBench {
     return blocks;
   }
 
+  void run_once(
+      const model::Step& step, cache::KvCache& cache, model::Observer* observer = nullptr
+  ) {
+    const Arena::Scope scope(scratch_);
+    forward(synthetic_.model, step, cache, table_, exec_, {.observer = observer});
+  }
+
   BestRun best_run(const model::Step& step, cache::KvCache& cache) {
     OpTimer timer(table_);
     exec_.observer = &timer;
@@ -81,6 +88,7 @@ class LayerBench {
     for (int samples = 0; samples < 3 || total < options_.seconds; ++samples) {
       timer.reset();
       const auto start = std::chrono::steady_clock::now();
+      const Arena::Scope scope(scratch_);
       forward(synthetic_.model, step, cache, timer.table(), exec_);
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       total += elapsed.count();

@@ -220,10 +220,7 @@ SyntheticModel synthetic_model(
   model::Model& model = result.model;
   model.config = config;
   model.roles = layer_roles(config);
-  const AttentionConfig& a = config.attention;
-  model.base_frequencies = model::base_frequencies(a.rope_theta, a.qk_rope_head_dim);
-  model.yarn_frequencies =
-      model::yarn_frequencies(a.compress_rope_theta, a.qk_rope_head_dim, a.rope_scaling);
+  model::keep_constants(model, {}, ops.memory());
 
   Builder builder(ops, pool, result);
   for (const LayerRole& role : model.roles) {

@@ -1,58 +1,31 @@
 #include "cache/kv_cache.h"
 
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/math.h"
 
 namespace di::cache {
-void KvCache::Unmap::operator()(std::byte* pointer) const {
-  ::munmap(pointer, bytes);
-}
 
-KvCache::Memory KvCache::reserve(int64_t bytes) {
-  if (bytes == 0) return Memory(nullptr, Unmap{});
-  const auto size = static_cast<std::size_t>(bytes);
-  void* data = ::mmap(
-      nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0
-  );
-  if (data == MAP_FAILED) {
-    throw Error(
-        ErrorCode::kOutOfMemory,
-        fmt::format(
-            "the system refuses {} bytes for the KV cache; ask for a shorter context", bytes
-        )
-    );
-  }
-  return Memory(static_cast<std::byte*>(data), Unmap{size});
-}
-
-KvCache::KvCache(Layout layout, int64_t num_blocks, int64_t num_slots)
+KvCache::KvCache(Layout layout, int64_t num_blocks, int64_t num_slots, const Memory& memory)
     : layout_(std::move(layout)),
-      blocks_(reserve(num_blocks * layout_.block_bytes)),
-      slots_(reserve(num_slots * layout_.slot_bytes)),
+      memory_(memory),
+      blocks_(memory.allocate(num_blocks * layout_.block_bytes, "the KV blocks")),
+      slots_(memory.allocate(num_slots * layout_.slot_bytes, "the state slots")),
       block_pool_(num_blocks),
       slot_pool_(num_slots) {}
 
-void KvCache::copy_block(int32_t from, int32_t to) {
-  std::memcpy(
-      blocks_.get() + to * layout_.block_bytes,
-      blocks_.get() + from * layout_.block_bytes,
-      static_cast<std::size_t>(layout_.block_bytes)
-  );
+void KvCache::copy_block(int32_t from, int32_t to, Stream stream) {
+  const int64_t bytes = layout_.block_bytes;
+  memory_.copy(blocks_.get() + to * bytes, blocks_.get() + from * bytes, bytes, stream);
 }
 
-void KvCache::copy_slot(int32_t from, int32_t to) {
-  std::memcpy(
-      slots_.get() + to * layout_.slot_bytes,
-      slots_.get() + from * layout_.slot_bytes,
-      static_cast<std::size_t>(layout_.slot_bytes)
-  );
+void KvCache::copy_slot(int32_t from, int32_t to, Stream stream) {
+  const int64_t bytes = layout_.slot_bytes;
+  memory_.copy(slots_.get() + to * bytes, slots_.get() + from * bytes, bytes, stream);
 }
 
 const BlockSection& KvCache::owner(int64_t layer) const {

@@ -8,6 +8,7 @@
 
 #include "cache/layout.h"
 #include "cache/pools.h"
+#include "tensor/memory.h"
 
 namespace di::cache {
 
@@ -17,18 +18,19 @@ namespace di::cache {
 /// plans them. Must outlive all handles that came from its pools.
 class KvCache {
  public:
-  /// Reserves the memory (the system commits pages when they are first written).
-  /// Throws Error{kOutOfMemory} with the numbers when the system refuses.
-  KvCache(Layout layout, int64_t num_blocks, int64_t num_slots);
+  /// Reserves the memory. Throws Error{kOutOfMemory} with the numbers when it is refused.
+  KvCache(
+      Layout layout, int64_t num_blocks, int64_t num_slots, const Memory& memory = host_memory()
+  );
 
   const Layout& layout() const { return layout_; }
   BlockPool& block_pool() { return block_pool_; }
   SlotPool& slot_pool() { return slot_pool_; }
 
-  /// Copies all that block `from` holds to block `to`.
-  void copy_block(int32_t from, int32_t to);
-  /// Copies all that slot `from` holds to slot `to`.
-  void copy_slot(int32_t from, int32_t to);
+  /// Copies all that block `from` holds to block `to`, behind what `stream` already holds.
+  void copy_block(int32_t from, int32_t to, Stream stream = nullptr);
+  /// Copies all that slot `from` holds to slot `to`, behind what `stream` already holds.
+  void copy_slot(int32_t from, int32_t to, Stream stream = nullptr);
 
   /// Layer `layer`'s window rings.
   ops::RingView ring(int64_t layer) const;
@@ -40,18 +42,12 @@ class KvCache {
   ops::PagedView index_keys(int64_t layer) const;
 
  private:
-  struct Unmap {
-    std::size_t bytes = 0;
-    void operator()(std::byte* pointer) const;
-  };
-  using Memory = std::unique_ptr<std::byte, Unmap>;
-
-  static Memory reserve(int64_t bytes);
   const BlockSection& owner(int64_t layer) const;
 
   Layout layout_;
-  Memory blocks_;
-  Memory slots_;
+  const Memory& memory_;
+  std::shared_ptr<std::byte> blocks_;
+  std::shared_ptr<std::byte> slots_;
   BlockPool block_pool_;
   SlotPool slot_pool_;
 };
@@ -68,7 +64,8 @@ class SequenceState {
   void reserve_tokens(int64_t num_tokens);
 
   int64_t slot() const { return holdings_.slot.id(); }
-  const int32_t* block_table() const { return block_table_.data(); }
+  /// Block ids in order of position, in the machine's memory.
+  const std::vector<int32_t>& block_table() const { return block_table_; }
 
  private:
   KvCache* cache_;

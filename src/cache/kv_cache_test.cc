@@ -37,7 +37,7 @@ TEST_F(KvCacheTest, NoTwoSequencesShareABlock) {
     second.reserve_tokens(tokens);
   }
   for (const SequenceState* state : {&first, &second})
-    ids.insert(state->block_table(), state->block_table() + 4);
+    ids.insert(state->block_table(), state->block_table().data() + 4);
   EXPECT_EQ(ids.size(), 8);
   EXPECT_NE(first.slot(), second.slot());
 }

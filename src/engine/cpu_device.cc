@@ -15,6 +15,10 @@ TraceRecorder::Track track_of(const StepInputs& inputs) {
   return inputs.trace == nullptr ? TraceRecorder::Track() : inputs.trace->track("compute");
 }
 
+std::span<const float> row_of(const View<const float, 2>& logits, int64_t row) {
+  return {logits.row(row), static_cast<std::size_t>(logits.dim(1))};
+}
+
 }  // namespace
 
 CpuDevice::CpuDevice(const DeviceParts& parts)
@@ -62,6 +66,7 @@ StepResult CpuDevice::run_checked(const StepInputs& inputs) {
   for (const SequenceOrder& order : inputs.sequences)
     add_rows(order, *next++);
   if (!step_.sequences.empty()) {
+    const Arena::Scope scratch_scope(scratch_);
     const model::StepOutput output = forward(inputs);
     end_astray(output);
     const TraceScope scope(
@@ -91,7 +96,7 @@ model::StepOutput CpuDevice::forward(const StepInputs& inputs) {
 
 void CpuDevice::end_astray(const model::StepOutput& output) {
   for (std::size_t s = 0; s < runs_.size(); ++s) {
-    if (output.finite[s] != 0) continue;
+    if (output.finite(s) != 0) continue;
     runs_[s].entry->ended = true;
     runs_[s].result->end = DrawEnd::kNotFinite;
   }
@@ -140,12 +145,9 @@ void CpuDevice::add_rows(const SequenceOrder& order, SequenceResult& result) {
   DI_CHECK(rows.start + rows.num_rows <= std::ssize(entry.tokens), "a row's token is known");
   const bool scores = wants_scores(entry, rows);
   const std::span<const int32_t> tokens(entry.tokens);
-  const auto first = static_cast<std::size_t>(rows.start);
-  const auto count = static_cast<std::size_t>(rows.num_rows);
   step_.sequences.push_back(
-      {.tokens = tokens.subspan(first, count),
+      {.tokens = tokens.first(static_cast<std::size_t>(rows.start + rows.num_rows)),
        .start = rows.start,
-       .history = tokens.first(first),
        .slot = rows.slot,
        .block_table = entry.block_table.data(),
        .prompt_length = entry.admission->num_prompt_tokens,
@@ -183,16 +185,13 @@ void CpuDevice::add_fork(const ForkOrder& order, SequenceResult& result) {
   draws_.push_back({&child, &result, logits_row});
 }
 
-void CpuDevice::draw(const std::vector<float>& logits) {
-  const int64_t vocab = model_.config.vocab_size;
+void CpuDevice::draw(const View<const float, 2>& logits) {
   const auto run = [&](int64_t begin, int64_t end) {
     std::vector<double> scratch;
     for (int64_t i = begin; i < end; ++i) {
       const PlannedDraw& planned = draws_[static_cast<std::size_t>(i)];
       Entry& entry = *planned.entry;
-      const std::span row(
-          logits.data() + planned.logits_row * vocab, static_cast<std::size_t>(vocab)
-      );
+      const std::span row = row_of(logits, planned.logits_row);
       SequenceResult& result = *planned.result;
       result.sampled = true;
       if (entry.ended) {  // its rows were not finite
@@ -217,17 +216,14 @@ void CpuDevice::draw(const std::vector<float>& logits) {
   exec_.pool.parallel_for(count, std::max<int64_t>(1, ceil_div(count, num_threads)), run);
 }
 
-void CpuDevice::score(const std::vector<float>& logits) {
-  const int64_t vocab = model_.config.vocab_size;
+void CpuDevice::score(const View<const float, 2>& logits) {
   for (const PlannedScores& planned : scores_) {
     if (planned.entry->ended) continue;
     std::vector<sampling::Draw>& scores = planned.result->prompt_scores;
     scores.resize(static_cast<std::size_t>(planned.count));
     const auto run = [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const std::span row(
-            logits.data() + (planned.logits_row + i) * vocab, static_cast<std::size_t>(vocab)
-        );
+        const std::span row = row_of(logits, planned.logits_row + i);
         const auto token = static_cast<std::size_t>(planned.first_token + i);
         scores[static_cast<std::size_t>(i)] = sampling::score(
             row, planned.entry->tokens[token], planned.entry->admission->sampling->top_logprobs

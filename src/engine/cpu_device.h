@@ -59,8 +59,8 @@ class CpuDevice final : public Device {
   bool wants_scores(const Entry& entry, const sched::PlannedSequence& rows) const;
   void add_rows(const SequenceOrder& order, SequenceResult& result);
   void add_fork(const ForkOrder& order, SequenceResult& result);
-  void draw(const std::vector<float>& logits);
-  void score(const std::vector<float>& logits);
+  void draw(const View<const float, 2>& logits);
+  void score(const View<const float, 2>& logits);
   StepResult run_checked(const StepInputs& inputs);
   /// After a failed step: rows of these sequences that are already on their way are skipped.
   void end_all(const StepInputs& inputs);

@@ -1,35 +1,11 @@
-// What flows through the layers of one pass: the rows it computes, their residual streams, and the
-// selections that later layers reuse. All memory comes from the step's arena.
+// What flows through the layers of one pass: the residual streams of its rows, and the selections
+// that later layers reuse. All memory comes from the step's arena.
 #pragma once
 
-#include <span>
-#include <vector>
-
 #include "model/model.h"
+#include "model/placed_step.h"
 
 namespace di::model {
-
-/// The rows of a step, by sequence and one by one.
-struct RowSet {
-  std::vector<ops::SequenceRows> sequences;
-  std::vector<int32_t> sequence_of;
-  std::vector<int64_t> positions;
-  std::vector<uint8_t> is_image;  ///< empty when the step has no image rows
-
-  int64_t count() const { return static_cast<int64_t>(positions.size()); }
-  ops::Rows view() const {
-    return {
-        sequences,
-        View<const int32_t, 1>(sequence_of.data(), count()),
-        View<const int64_t, 1>(positions.data(), count())};
-  }
-  View<const uint8_t, 1> image_view() const {
-    return View<const uint8_t, 1>(is_image.data(), static_cast<int64_t>(is_image.size()));
-  }
-};
-
-/// The entries of a layer with the given ratio that these rows complete.
-std::vector<ops::NewEntry> new_entries(const RowSet& rows, int64_t ratio);
 
 /// The mixes that one mHC site yields. Source: specification section 4.2.
 struct SiteMix {
@@ -40,21 +16,23 @@ struct SiteMix {
 
 /// The state of a pass between sublayers; everything else is scratch of one sublayer.
 struct Activations {
-  RowSet rows;
-  View<bf16, 3> h;              // [rows, c, hidden_size]: residual streams
-  View<bf16, 3> h_next;         // where expand() writes; then the two change places
-  View<float, 2> a;             // [rows, c]: pre-mix handed from site to site
-  SiteMix mix;                  // of the current site
-  View<int32_t, 2> selected;    // [rows, index_topk]: of the newest index source
-  View<int32_t, 2> candidates;  // [rows, candidate_topk_blocks]: of the candidate source
-  View<bf16, 2> taps;           // [rows, targets · hidden_size], or empty: nobody wants them
-  std::vector<uint8_t> finite;  // [sequences]: 0 once a row of it was not finite
+  const RowSet* rows = nullptr;  // that the layers compute now
+  View<bf16, 3> h;               // [rows, c, hidden_size]: residual streams
+  View<bf16, 3> h_next;          // where expand() writes; then the two change places
+  View<float, 2> a;              // [rows, c]: pre-mix handed from site to site
+  SiteMix mix;                   // of the current site
+  View<int32_t, 2> selected;     // [rows, index_topk]: of the newest index source
+  View<int32_t, 2> candidates;   // [rows, candidate_topk_blocks]: of the candidate source
+  View<bf16, 2> taps;            // [rows, targets · hidden_size], or empty: nobody wants them
+  View<uint8_t, 1> finite;       // [sequences]: 0 once a row of it was not finite
+
+  int64_t num_rows() const { return rows->count(); }
 };
 
 /// What every part of the pass is given.
 struct Pass {
   const Model& model;
-  const Step& step;
+  const PlacedStep& placed;
   cache::KvCache& cache;
   const ops::OpTable& ops;
   ops::Exec& exec;
@@ -67,8 +45,7 @@ struct Pass {
   const LayerRole& role(int64_t l) const { return model.roles[static_cast<std::size_t>(l)]; }
   /// Layers with compression rotate by the YaRN table, queries and window keys included.
   View<const float, 1> frequencies(int64_t l) const {
-    const auto& table = role(l).ratio > 0 ? model.yarn_frequencies : model.base_frequencies;
-    return View<const float, 1>(table.data(), static_cast<int64_t>(table.size()));
+    return role(l).ratio > 0 ? model.yarn_frequencies : model.base_frequencies;
   }
 };
 
@@ -81,11 +58,17 @@ void embed(const Pass& pass, Activations& act);
 void engram(const Pass& pass, int64_t l, Activations& act);
 /// This layer's column of the draft taps, when it is a draft target. draft_taps.cc
 void tap(const Pass& pass, int64_t l, Activations& act);
-/// act.mix: the mixes of a site from the streams as they are. mhc.cc
-void mix_streams(const Pass& pass, const SiteWeights& site, Activations& act);
-/// RMS(Σ_c A_c · h_c): a sublayer's input [rows, hidden_size]. mhc.cc
-View<bf16, 2> collapse_and_norm(
-    const Pass& pass, const View<const bf16, 1>& norm, const Activations& act
+/// A sublayer's input: x = RMS(Σ_c A_c · h_c), and its Q8 form.
+struct SiteInput {
+  View<bf16, 2> x;  // [rows, hidden_size]
+  View<uint8_t, 2> codes;
+  View<uint8_t, 2> scales;
+
+  ops::Q8View q8() const { return {codes, scales}; }
+};
+/// The input of the sublayer at `site`, and act.mix from the streams as they are. mhc.cc
+SiteInput enter_site(
+    const Pass& pass, const SiteWeights& site, const View<const bf16, 1>& norm, Activations& act
 );
 /// h_j = post_j · y + Σ_i comb_ij · h_i, and the site's pre becomes the next pre-mix. mhc.cc
 void expand(const Pass& pass, const View<bf16, 2>& y, Activations& act);
@@ -96,16 +79,22 @@ void select_entries(
     const Pass& pass, int64_t l, const View<bf16, 2>& x, const ops::Q8View& qr, Activations& act
 );
 /// The attention sublayer [rows, hidden_size]. attention.cc
-View<bf16, 2> attention(const Pass& pass, int64_t l, const View<bf16, 2>& x, Activations& act);
+View<bf16, 2> attention(const Pass& pass, int64_t l, const SiteInput& input, Activations& act);
 /// The mixture-of-experts sublayer [rows, hidden_size]. moe.cc
 View<bf16, 2> mixture_of_experts(
-    const Pass& pass, int64_t l, const View<bf16, 2>& x, const Activations& act
+    const Pass& pass, int64_t l, const SiteInput& input, const Activations& act
 );
-/// Sets act.finite[s] to 0 for each sequence s with a row whose streams are not all finite.
-/// finite.cc
-void note_finite(const Pass& pass, Activations& act);
-/// Final collapse, norm and head for the rows that want logits. head.cc
-std::vector<float> logits(const Pass& pass, const Activations& act);
+/// Final collapse, norm and head for the rows that want logits; the result is `y`
+/// [logit rows, vocab_size]. head.cc
+void logits(const Pass& pass, const Activations& act, const View<float, 2>& y);
+
+/// Shows a tensor to the observer, when there is one, and takes back what it wrote. observe.cc
+void observe_bytes(const Pass& pass, std::string_view name, int64_t l, ObservedTensor tensor);
+template <class T, int Rank>
+void observe(const Pass& pass, std::string_view name, int64_t l, const View<T, Rank>& view) {
+  if (pass.options.observer == nullptr || view.data == nullptr) return;
+  observe_bytes(pass, name, l, {view.data, dtype_of<T>(), {view.dims, view.dims + Rank}});
+}
 
 // Shorthands over the op table.
 
@@ -121,6 +110,34 @@ View<bf16, 2> linear_bf16(
 View<float, 2> linear_f32(const Pass& pass, const View<const bf16, 2>& x, const ops::Weight& w);
 /// RMS norm in place.
 void norm(const Pass& pass, const View<bf16, 2>& x, const View<const bf16, 1>& weight);
+/// A copy of all rows of `from` to the first rows of `to`.
+template <class T, int Rank>
+ops::CopyRows whole(const View<T, Rank>& from, const View<T, Rank>& to) {
+  const auto row_bytes = static_cast<int64_t>(sizeof(T)) * from.stride();
+  return {
+      .to = reinterpret_cast<std::byte*>(to.data),
+      .to_stride = row_bytes,
+      .from = reinterpret_cast<const std::byte*>(from.data),
+      .from_stride = row_bytes,
+      .row_bytes = row_bytes,
+      .num_rows = from.dim(0),
+      .sources = {}};
+}
+
+/// The rows `sources` of a tensor, in memory of their own.
+template <class T, int Rank>
+View<T, Rank> gather(
+    const Pass& pass, const View<T, Rank>& tensor, const View<const int64_t, 1>& sources
+) {
+  View<T, Rank> result = tensor;
+  result.dims[0] = sources.dim(0);
+  result.data = pass.arena().take<T>(result.size());
+  ops::CopyRows copy = whole(tensor, result);
+  copy.num_rows = sources.dim(0);
+  copy.sources = sources;
+  pass.ops.copy_rows(pass.exec, copy);
+  return result;
+}
 /// Rotates heads of width x.dim(2) in place.
 void rotate(
     const Pass& pass,

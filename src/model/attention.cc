@@ -13,7 +13,7 @@ View<uint8_t, 2> window_records(
   const AttentionWeights& weights = pass.layer(l).attn;
   const View<bf16, 2> kv = linear_q8(pass, x, weights.wkv);
   norm(pass, kv, weights.kv_norm);
-  rotate(pass, l, View<bf16, 3>(kv.data, kv.dim(0), 1, kv.dim(1)), act.rows.view().positions);
+  rotate(pass, l, View<bf16, 3>(kv.data, kv.dim(0), 1, kv.dim(1)), act.rows->view().positions);
   const auto records =
       pass.arena().array<uint8_t>(kv.dim(0), ops::kv_record_bytes(ops::KvFormat::kFp8, kv.dim(1)));
   pass.ops.window_records(pass.exec, {.records = records, .kv = kv});
@@ -43,38 +43,37 @@ View<bf16, 3> attend(
        .selected = has_entries ? act.selected : View<int32_t, 2>{},
        .sink = pass.layer(l).attn.attn_sink,
        .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(q.dim(2)))),
-       .rows = act.rows.view()}
+       .rows = act.rows->view()}
   );
   return o;
 }
 
 }  // namespace
 
-View<bf16, 2> attention(const Pass& pass, int64_t l, const View<bf16, 2>& x, Activations& act) {
+View<bf16, 2> attention(const Pass& pass, int64_t l, const SiteInput& input, Activations& act) {
   const AttentionConfig& config = pass.model.config.attention;
   const AttentionWeights& weights = pass.layer(l).attn;
-  const View<const int64_t, 1> positions = act.rows.view().positions;
-  const int64_t rows = act.rows.count();
+  const View<const int64_t, 1> positions = act.rows->view().positions;
+  const int64_t rows = act.num_rows();
 
-  const ops::Q8View xq = quantize(pass, x);
-  const View<bf16, 2> qr = linear_q8(pass, xq, weights.wq_a);
+  const View<bf16, 2> qr = linear_q8(pass, input.q8(), weights.wq_a);
   norm(pass, qr, weights.q_norm);
   const ops::Q8View qr_q8 = quantize(pass, qr);
   const View<bf16, 2> q_flat = linear_q8(pass, qr_q8, weights.wq_b);
   const View<bf16, 3> q(q_flat.data, rows, config.num_attention_heads, config.head_dim);
   rotate(pass, l, q, positions);
-  const View<uint8_t, 2> records = window_records(pass, l, xq, act);
-  if (pass.role(l).is_index_source) select_entries(pass, l, x, qr_q8, act);
+  const View<uint8_t, 2> records = window_records(pass, l, input.q8(), act);
+  if (pass.role(l).is_index_source) select_entries(pass, l, input.x, qr_q8, act);
 
   const View<bf16, 3> o = attend(pass, l, q, records, act);
   pass.ops.window_store(
-      pass.exec, {.ring = pass.cache.ring(l), .records = records, .rows = act.rows.view()}
+      pass.exec, {.ring = pass.cache.ring(l), .records = records, .rows = act.rows->view()}
   );
   rotate(pass, l, o, positions, /*inverse=*/true);
   const View<const bf16, 2> o_flat(o.data, rows, config.query_size());
   const View<bf16, 2> low_rank = linear_bf16(pass, o_flat, weights.wo_a, config.o_groups);
   const View<bf16, 2> y = linear_q8(pass, quantize(pass, low_rank), weights.wo_b);
-  observe(pass.options.observer, "attn_out", l, y);
+  observe(pass, "attn_out", l, y);
   return y;
 }
 

@@ -10,7 +10,7 @@ View<bf16, 2> latents(
     int64_t l,
     const View<bf16, 2>& x,
     const Activations& act,
-    std::span<const ops::NewEntry> entries
+    const NewEntries& list
 ) {
   const CompressorWeights& weights = *pass.layer(l).compressor;
   const int64_t ratio = pass.role(l).ratio;
@@ -21,9 +21,9 @@ View<bf16, 2> latents(
   }
   const View<float, 2> kv = linear_f32(pass, x, weights.wkv);
   const View<float, 2> score = linear_f32(pass, x, weights.wgate);
-  const auto latent = pass.arena().array<bf16>(std::ssize(entries), weights.wkv.rows);
+  const auto latent = pass.arena().array<bf16>(std::ssize(list.entries), weights.wkv.rows);
   const ops::RingView carry = pass.cache.carry(l);
-  const ops::Rows rows = act.rows.view();
+  const ops::Rows rows = act.rows->view();
   pass.ops.compressor_pool(
       pass.exec,
       {.latent = latent,
@@ -31,7 +31,7 @@ View<bf16, 2> latents(
        .score = score,
        .carry = carry,
        .ratio = ratio,
-       .entries = entries,
+       .entries = list.entries,
        .rows = rows}
   );
   pass.ops.carry_store(pass.exec, {.carry = carry, .kv = kv, .score = score, .rows = rows});
@@ -49,31 +49,30 @@ void compress(const Pass& pass, int64_t l, const View<bf16, 2>& x, const Activat
   const Arena::Scope scope(pass.arena());
   const CompressorWeights& weights = *pass.layer(l).compressor;
   const int64_t ratio = pass.role(l).ratio;
-  const std::vector<ops::NewEntry> entries = new_entries(act.rows, ratio);
-  const View<bf16, 2> latent = latents(pass, l, x, act, entries);
-  if (entries.empty()) return;
-  observe(pass.options.observer, "latent", l, latent);
-
-  std::vector<int64_t> first_tokens;  // an entry is rotated to the position of its first token
-  for (const ops::NewEntry& entry : entries)
-    first_tokens.push_back(entry.j * ratio);
-  const View<const int64_t, 1> positions(first_tokens.data(), std::ssize(first_tokens));
+  // An entry is rotated to the position of its first token.
+  const NewEntries& list = act.rows->new_entries(ratio);
+  const View<bf16, 2> latent = latents(pass, l, x, act, list);
+  if (list.entries.empty()) return;
+  observe(pass, "latent", l, latent);
 
   const View<bf16, 2> key = linear_bf16(pass, latent, weights.wk);
   norm(pass, key, weights.k_norm);
-  rotate(pass, l, as_heads(key), positions);
+  rotate(pass, l, as_heads(key), list.positions);
   pass.ops.index_key_store(
       pass.exec,
-      {.cache = pass.cache.index_keys(l), .k = key, .entries = entries, .rows = act.rows.view()}
+      {.cache = pass.cache.index_keys(l),
+       .k = key,
+       .entries = list.entries,
+       .rows = act.rows->view()}
   );
-  rotate(pass, l, as_heads(latent), positions);
+  rotate(pass, l, as_heads(latent), list.positions);
   pass.ops.compressed_store(
       pass.exec,
       {.cache = pass.cache.compressed(l),
        .format = pass.cache.layout().kv_format,
        .kv = latent,
-       .entries = entries,
-       .rows = act.rows.view()}
+       .entries = list.entries,
+       .rows = act.rows->view()}
   );
 }
 

@@ -34,11 +34,13 @@ std::vector<int64_t> draw_multipliers(int64_t layer, int64_t classes, int64_t co
 
 }  // namespace
 
-EngramHasher::EngramHasher(const ModelConfig& config, std::vector<int32_t> token_map)
-    : token_map_(std::move(token_map)) {
+std::vector<EngramHash> engram_hashes(
+    const ModelConfig& config, std::span<const int32_t> token_map
+) {
   const EngramConfig& engram = config.engram;
-  if (!engram.enabled()) return;
-  const int64_t classes = 1 + *std::max_element(token_map_.begin(), token_map_.end());
+  std::vector<EngramHash> hashes;
+  if (!engram.enabled()) return hashes;
+  const int64_t classes = 1 + *std::max_element(token_map.begin(), token_map.end());
   if (classes != engram.engram_compressed_vocab_size) {
     throw Error(
         ErrorCode::kInvalidFile,
@@ -50,13 +52,12 @@ EngramHasher::EngramHasher(const ModelConfig& config, std::vector<int32_t> token
         )
     );
   }
-  max_ngram_size_ = engram.engram_max_ngram_size;
-  pad_ = token_map_[static_cast<std::size_t>(engram.engram_pad_token_id)];
   int64_t candidate =
       engram.engram_vocab_size;  // primes ascend over all layers; none is used twice
   for (std::size_t i = 0; i < engram.engram_layer_ids.size(); ++i) {
     EngramHash hash;
-    hash.multipliers = draw_multipliers(engram.engram_layer_ids[i], classes, max_ngram_size_);
+    hash.multipliers =
+        draw_multipliers(engram.engram_layer_ids[i], classes, engram.engram_max_ngram_size);
     int64_t total = 0;
     for (int64_t n = 0; n < engram.rows_per_token(); ++n) {
       while (!is_prime(candidate))
@@ -79,23 +80,9 @@ EngramHasher::EngramHasher(const ModelConfig& config, std::vector<int32_t> token
           )
       );
     }
-    layers_.push_back(std::move(hash));
+    hashes.push_back(std::move(hash));
   }
-}
-
-void EngramHash::rows(std::span<const int32_t> newest_first, int64_t pad, int64_t* rows) const {
-  const std::size_t orders = multipliers.size() - 1;
-  const std::size_t heads = primes.size() / orders;
-  bool blocked = false;
-  int64_t mixed = 0;
-  for (std::size_t back = 0; back <= orders; ++back) {
-    blocked = blocked || back >= newest_first.size() || newest_first[back] == kDeadToken;
-    mixed ^= (blocked ? pad : newest_first[back]) * multipliers[back];
-    for (std::size_t head = 0; head < heads && back > 0; ++head) {
-      const std::size_t n = (back - 1) * heads + head;
-      rows[n] = mixed % primes[n] + offsets[n];
-    }
-  }
+  return hashes;
 }
 
 }  // namespace di::model

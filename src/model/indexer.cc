@@ -14,10 +14,10 @@ View<bf16, 2> head_weights(
   const auto factor = static_cast<float>(
       1.0 / std::sqrt(static_cast<double>(config.index_head_dim * config.index_n_heads))
   );
-  const View<bf16, 2> weights = linear_bf16(pass, x, projection);
-  for (int64_t i = 0; i < weights.size(); ++i) {
-    weights.data[i] = to_bf16(to_float(weights.data[i]) * factor);
-  }
+  const auto weights = pass.arena().array<bf16>(x.dim(0), projection.rows);
+  pass.ops.linear(
+      pass.exec, {.y = weights, .y_f32 = {}, .x = x, .w = projection, .y_factor = factor}
+  );
   return weights;
 }
 
@@ -29,11 +29,11 @@ void select_entries(
   const IndexerConfig& config = pass.model.config.indexer;
   const IndexerWeights& weights = *pass.layer(l).indexer;
   const LayerRole& role = pass.role(l);
-  const int64_t rows = act.rows.count();
+  const int64_t rows = act.num_rows();
   const Arena::Scope scope(pass.arena());
   const View<bf16, 2> q = linear_q8(pass, qr, weights.wq_b);
   const View<bf16, 3> q_heads(q.data, rows, config.index_n_heads, config.index_head_dim);
-  rotate(pass, l, q_heads, act.rows.view().positions);
+  rotate(pass, l, q_heads, act.rows->view().positions);
   const auto codes =
       pass.arena().array<uint8_t>(rows, config.index_n_heads, config.index_head_dim / 2);
   const auto scales =
@@ -56,10 +56,10 @@ void select_entries(
        .keys = pass.cache.index_keys(role.kv_source),
        .ratio = role.ratio,
        .candidate_block_size = config.candidate_block_size,
-       .rows = act.rows.view()}
+       .rows = act.rows->view()}
   );
-  observe(pass.options.observer, "index_topk", l, act.selected);
-  if (role.is_candidate_source) observe(pass.options.observer, "candidates", l, act.candidates);
+  observe(pass, "index_topk", l, act.selected);
+  if (role.is_candidate_source) observe(pass, "candidates", l, act.candidates);
 }
 
 }  // namespace di::model

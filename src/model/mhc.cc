@@ -5,32 +5,38 @@
 
 namespace di::model {
 
-void mix_streams(const Pass& pass, const SiteWeights& site, Activations& act) {
-  const ModelConfig& config = pass.model.config;
-  const Arena::Scope scope(pass.arena());
-  pass.ops.mhc_mix(
-      pass.exec,
-      {.pre = act.mix.pre,
-       .post = act.mix.post,
-       .comb = act.mix.comb,
-       .mixes = pass.arena().array<float>(act.rows.count(), config.hc.mix_size()),
-       .h = act.h,
-       .fn = site.fn,
-       .scale = site.scale,
-       .base = site.base,
-       .sinkhorn_iters = static_cast<int>(config.hc.hc_sinkhorn_iters),
-       .norm_eps = static_cast<float>(config.rms_norm_eps),
-       .hc_eps = static_cast<float>(config.hc.hc_eps)}
-  );
-}
-
-View<bf16, 2> collapse_and_norm(
-    const Pass& pass, const View<const bf16, 1>& weight, const Activations& act
+SiteInput enter_site(
+    const Pass& pass, const SiteWeights& site, const View<const bf16, 1>& weight, Activations& act
 ) {
-  const auto x = pass.arena().array<bf16>(act.rows.count(), pass.model.config.hidden_size);
-  pass.ops.mhc_collapse(pass.exec, {.x = x, .h = act.h, .a = act.a});
-  norm(pass, x, weight);
-  return x;
+  const ModelConfig& config = pass.model.config;
+  const int64_t rows = act.num_rows();
+  Arena& arena = pass.arena();
+  const SiteInput input{
+      arena.array<bf16>(rows, config.hidden_size),
+      arena.array<uint8_t>(rows, config.hidden_size),
+      arena.array<uint8_t>(rows, config.hidden_size / ops::kScaleGroup)};
+  const Arena::Scope scope(arena);
+  pass.ops.mhc_site(
+      pass.exec,
+      {.mix =
+           {.pre = act.mix.pre,
+            .post = act.mix.post,
+            .comb = act.mix.comb,
+            .mixes = arena.array<float>(rows, config.hc.mix_size()),
+            .h = act.h,
+            .fn = site.fn,
+            .scale = site.scale,
+            .base = site.base,
+            .sinkhorn_iters = static_cast<int>(config.hc.hc_sinkhorn_iters),
+            .norm_eps = static_cast<float>(config.rms_norm_eps),
+            .hc_eps = static_cast<float>(config.hc.hc_eps)},
+       .x = input.x,
+       .codes = input.codes,
+       .scales = input.scales,
+       .a = act.a,
+       .norm = weight}
+  );
+  return input;
 }
 
 void expand(const Pass& pass, const View<bf16, 2>& y, Activations& act) {

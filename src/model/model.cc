@@ -1,26 +1,48 @@
 #include "model/model.h"
 
+#include "model/engram_hash.h"
 #include "model/rope_tables.h"
 
 namespace di::model {
 
+void keep_constants(
+    Model& model, const std::vector<int32_t>& engram_token_map, const Memory& memory
+) {
+  const AttentionConfig& attention = model.config.attention;
+  Constants& constants = model.constants;
+  model.base_frequencies =
+      constants.keep(memory, base_frequencies(attention.rope_theta, attention.qk_rope_head_dim));
+  model.yarn_frequencies = constants.keep(
+      memory,
+      yarn_frequencies(
+          attention.compress_rope_theta, attention.qk_rope_head_dim, attention.rope_scaling
+      )
+  );
+  const EngramConfig& engram = model.config.engram;
+  if (!engram.enabled()) return;
+  EngramHashing& hashing = model.engram_hashing;
+  for (const EngramHash& hash : engram_hashes(model.config, engram_token_map)) {
+    hashing.layers.push_back(
+        {constants.keep(memory, hash.multipliers),
+         constants.keep(memory, hash.primes),
+         constants.keep(memory, hash.offsets)}
+    );
+  }
+  hashing.pad = engram_token_map[static_cast<std::size_t>(engram.engram_pad_token_id)];
+  hashing.token_map = constants.keep(memory, engram_token_map);
+}
+
 Model load_model(
     const checkpoint::Checkpoint& checkpoint,
-    std::vector<int32_t> engram_token_map,
+    const std::vector<int32_t>& engram_token_map,
     const ops::OpTable& ops,
     ThreadPool& pool,
     const checkpoint::LoadProgress& progress
 ) {
-  const ModelConfig& config = checkpoint.config();
-  const AttentionConfig& attention = config.attention;
   Model model;
-  model.config = config;
-  model.roles = layer_roles(config);
-  model.engram_hasher = EngramHasher(config, std::move(engram_token_map));
-  model.base_frequencies = base_frequencies(attention.rope_theta, attention.qk_rope_head_dim);
-  model.yarn_frequencies = yarn_frequencies(
-      attention.compress_rope_theta, attention.qk_rope_head_dim, attention.rope_scaling
-  );
+  model.config = checkpoint.config();
+  model.roles = layer_roles(model.config);
+  keep_constants(model, engram_token_map, ops.memory());
   model.weights = load_weights(checkpoint, ops, pool, progress);
   return model;
 }

@@ -4,11 +4,11 @@
 namespace di::model {
 
 View<bf16, 2> mixture_of_experts(
-    const Pass& pass, int64_t l, const View<bf16, 2>& x, const Activations& act
+    const Pass& pass, int64_t l, const SiteInput& input, const Activations& act
 ) {
   const MoeConfig& config = pass.model.config.moe;
   const MoeWeights& weights = pass.layer(l).ffn;
-  const int64_t rows = act.rows.count();
+  const int64_t rows = act.num_rows();
 
   const auto ids = pass.arena().array<int32_t>(rows, config.num_experts_per_tok);
   const auto expert_weights = pass.arena().array<float>(rows, config.num_experts_per_tok);
@@ -16,28 +16,28 @@ View<bf16, 2> mixture_of_experts(
       pass.exec,
       {.ids = ids,
        .weights = expert_weights,
-       .logits = linear_f32(pass, x, weights.gate),
+       .logits = linear_f32(pass, input.x, weights.gate),
        .bias = weights.bias,
        .bias_vl = weights.bias_vl,
-       .is_image = act.rows.image_view(),
+       .is_image = act.rows->image_view(),
        .fixed_ids = {},
        .route_scale = static_cast<float>(config.routed_scaling_factor)}
   );
-  observe(pass.options.observer, "expert_ids", l, ids);
-  observe(pass.options.observer, "expert_weights", l, expert_weights);
+  observe(pass, "expert_ids", l, ids);
+  observe(pass, "expert_weights", l, expert_weights);
 
   const auto y = pass.arena().array<bf16>(rows, pass.model.config.hidden_size);
   pass.ops.experts(
       pass.exec,
       {.y = y,
-       .x = quantize(pass, x),
+       .x = input.q8(),
        .ids = ids,
        .weights = expert_weights,
        .experts = weights.experts,
        .shared = weights.shared_experts,
        .swiglu_limit = static_cast<float>(config.swiglu_limit)}
   );
-  observe(pass.options.observer, "ffn_out", l, y);
+  observe(pass, "ffn_out", l, y);
   return y;
 }
 

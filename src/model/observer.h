@@ -50,11 +50,4 @@ constexpr DType dtype_of<int64_t>() {
   return DType::kI64;
 }
 
-/// Hands a view to the observer, when there is one.
-template <class T, int Rank>
-void observe(Observer* observer, std::string_view name, int64_t layer, const View<T, Rank>& view) {
-  if (observer == nullptr || view.data == nullptr) return;
-  observer->observe(name, layer, {view.data, dtype_of<T>(), {view.dims, view.dims + Rank}});
-}
-
 }  // namespace di::model

@@ -1,8 +1,11 @@
 #include "model/session.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "ops/place.h"
 
 namespace di::model {
 
@@ -41,24 +44,36 @@ std::vector<float> Session::feed(
     );
   }
   state_.reserve_tokens(end);
-  Step step;
-  step.sequences.push_back(
-      {.tokens = tokens,
-       .start = start,
-       .history = tokens_,
-       .slot = state_.slot(),
-       .block_table = state_.block_table(),
-       .prompt_length = prompt_length_,
-       .logits = logits,
-       .is_image = images.is_image,
-       .history_is_image = is_image_,
-       .embeddings = images.embeddings}
-  );
-  StepOutput output = forward(model_, step, cache_, ops_, exec_, options_);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   is_image_.insert(is_image_.end(), images.is_image.begin(), images.is_image.end());
   is_image_.resize(tokens_.size(), 0);
-  return std::move(output.logits);
+  try {
+    return run(start, logits, images);
+  } catch (...) {
+    tokens_.resize(static_cast<std::size_t>(start));
+    is_image_.resize(tokens_.size());
+    throw;
+  }
+}
+
+std::vector<float> Session::run(int64_t start, LogitRows logits, const ImageRows& images) {
+  const Arena::Scope scope(exec_.scratch);
+  const View<const int32_t, 1> tokens = ops::place(exec_, tokens_);
+  const View<const uint8_t, 1> is_image = ops::place(exec_, is_image_);
+  const bool any_image = std::find(is_image_.begin(), is_image_.end(), 1) != is_image_.end();
+  Step step;
+  step.sequences.push_back(
+      {.tokens = {tokens.data, tokens_.size()},
+       .start = start,
+       .slot = state_.slot(),
+       .block_table = ops::place(exec_, state_.block_table()).data,
+       .prompt_length = prompt_length_,
+       .logits = logits,
+       .is_image =
+           any_image ? std::span(is_image.data, tokens_.size()) : std::span<const uint8_t>(),
+       .embeddings = images.embeddings}
+  );
+  return ops::fetch(exec_, forward(model_, step, cache_, ops_, exec_, options_).logits);
 }
 
 }  // namespace di::model

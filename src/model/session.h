@@ -12,7 +12,7 @@ namespace di::model {
 /// Image rows among the tokens of one feed.
 struct ImageRows {
   std::vector<uint8_t> is_image;         ///< for each token, or empty: none
-  std::vector<RowEmbedding> embeddings;  ///< rows with an embedding of their own
+  std::vector<RowEmbedding> embeddings;  ///< one for each of them
 };
 
 /// Owns a sequence's share of the cache and its token list. Feeding tokens in one piece, in many,
@@ -48,6 +48,9 @@ class Session {
   const cache::SequenceState& state() const { return state_; }
 
  private:
+  /// The rows from `start` on, which are the newest tokens.
+  std::vector<float> run(int64_t start, LogitRows logits, const ImageRows& images);
+
   const Model& model_;
   cache::KvCache& cache_;
   const ops::OpTable& ops_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tensor/number_formats.h"
+#include "tensor/view.h"
 
 namespace di::model {
 
@@ -18,24 +19,24 @@ enum class LogitRows {
 
 /// A row whose embedding is given instead of looked up: image spans.
 struct RowEmbedding {
-  int64_t row = 0;              ///< index into SequenceInput::tokens
-  const bf16* value = nullptr;  ///< [hidden_size]
+  int64_t row = 0;              ///< counted from the sequence's first row in the step
+  const bf16* value = nullptr;  ///< [hidden_size], in the machine's memory
 };
 
-/// One sequence's part of a step. Everything it points to lives until the step is done.
+/// One sequence's part of a step: its rows are the tokens from `start` on. Everything it points to
+/// lives until the step is done; tokens, block table and image marks lie in the backend's memory.
 struct SequenceInput {
-  std::span<const int32_t> tokens;  ///< at positions start, start + 1, …; at least one
-  int64_t start = 0;
-  std::span<const int32_t> history;  ///< the tokens before `start`, oldest first; Engram reads the
-                                     ///< last engram_max_ngram_size − 1 of them
-  int64_t slot = 0;                  ///< state slot
-  const int32_t* block_table = nullptr;  ///< covers positions up to start + tokens.size()
+  std::span<const int32_t> tokens;       ///< from position 0 to the last row's; at least one row
+  int64_t start = 0;                     ///< position of the first row
+  int64_t slot = 0;                      ///< state slot
+  const int32_t* block_table = nullptr;  ///< covers the positions of all `tokens`
   int64_t prompt_length = 0;  ///< of the whole prompt; bounded replay counts from its end
   LogitRows logits = LogitRows::kLast;
 
-  std::span<const uint8_t> is_image = {};          ///< for each of `tokens`, or empty: none
-  std::span<const uint8_t> history_is_image = {};  ///< for each of `history`, or empty: none
-  std::span<const RowEmbedding> embeddings = {};   ///< rows with an embedding of their own
+  std::span<const uint8_t> is_image = {};         ///< for each of `tokens`, or empty: none
+  std::span<const RowEmbedding> embeddings = {};  ///< one for each row that is an image position
+
+  int64_t num_rows() const { return std::ssize(tokens) - start; }
 };
 
 /// Bounded replay of the decoder layers at prefill: only the last `keep` prompt rows pass through
@@ -56,12 +57,11 @@ struct Step {
   std::vector<SequenceInput> sequences;
 };
 
-/// What a step yields.
+/// What a step yields, in the scratch of the backend's Exec.
 struct StepOutput {
-  std::vector<float> logits;  ///< [rows with logits, vocab_size], sequence by sequence
-  std::vector<uint8_t>
-      finite;  ///< [sequences]: 0 when a row's residual streams hold a NaN or an
-               ///< infinity; what this step wrote of the sequence is then worthless
+  View<const float, 2> logits;    ///< [rows with logits, vocab_size], sequence by sequence
+  View<const uint8_t, 1> finite;  ///< [sequences]: 0 when a row's residual streams hold a NaN or
+                                  ///< an infinity; what the step wrote of it is then worthless
 };
 
 }  // namespace di::model

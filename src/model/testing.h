@@ -131,8 +131,9 @@ class Rig {
     std::vector<std::vector<RowEmbedding>> embeddings(pieces.size());
     for (std::size_t i = 0; i < pieces.size(); ++i)
       step.sequences.push_back(input(pieces[i], embeddings[i]));
+    const Arena::Scope scope(scratch_);
     const StepOutput output = forward(model_.model(), step, cache_, model_.ops(), exec_, options_);
-    const float* next = output.logits.data();
+    const float* next = output.logits.data;
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       const LogitRows wanted = step.sequences[i].logits;
       const int64_t rows = wanted == LogitRows::kAll    ? pieces[i].count
@@ -175,17 +176,15 @@ class Rig {
     const bool replays = options_.replay.mode != Replay::Mode::kOff;
     const bool ends_prompt = lane.fed + piece.count >= timeline.prompt_length;
     return {
-        .tokens = std::span(timeline.tokens).subspan(fed, count),
+        .tokens = std::span(timeline.tokens).first(fed + count),
         .start = lane.fed,
-        .history = std::span(timeline.tokens).first(fed),
         .slot = lane.state.slot(),
-        .block_table = lane.state.block_table(),
+        .block_table = lane.state.block_table().data(),
         .prompt_length = timeline.prompt_length,
         .logits = !replays      ? LogitRows::kAll
                   : ends_prompt ? LogitRows::kLast
                                 : LogitRows::kNone,
-        .is_image = std::span(timeline.is_image).subspan(fed, count),
-        .history_is_image = std::span(timeline.is_image).first(fed),
+        .is_image = std::span(timeline.is_image).first(fed + count),
         .embeddings = embeddings};
   }
 
@@ -211,9 +210,9 @@ class Rig {
     const ops::PagedView keys = cache_.index_keys(l);
     const int64_t scale_bytes = keys.record_bytes / 16;
     for (int64_t j = 0; j < lane.fed / ratio; ++j) {
-      const std::byte* section = keys.section(lane.state.block_table(), j);
+      const std::byte* section = keys.section(lane.state.block_table().data(), j);
       const int64_t at = j % keys.entries_per_block;
-      append(kv.record(lane.state.block_table(), j), kv.record_bytes, bytes);
+      append(kv.record(lane.state.block_table().data(), j), kv.record_bytes, bytes);
       append(section + at * keys.record_bytes, keys.record_bytes, bytes);
       append(
           section + keys.entries_per_block * keys.record_bytes + at * scale_bytes,

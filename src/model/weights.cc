@@ -1,11 +1,9 @@
 #include "model/weights.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include "base/error.h"
 #include "base/math.h"
@@ -20,7 +18,7 @@ using checkpoint::TensorView;
 using ops::Weight;
 using ops::WeightFormat;
 
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kAlignment = 256;
 
 /// Collects what must be copied or packed while tensors are bound, then does it in one go.
 class Binder {
@@ -53,22 +51,16 @@ class Binder {
     const TensorView tensor = checkpoint_.find(name);
     for (int d = 0; d < Rank; ++d)
       target.dims[d] = tensor.shape[static_cast<std::size_t>(d)];
-    target.data = reinterpret_cast<const T*>(tensor.bytes.data());
-    if (is_aligned(tensor.bytes.data(), sizeof(T))) return;
-    copies_.push_back(
-        {[&target](const std::byte* data) { target.data = reinterpret_cast<const T*>(data); },
-         tensor.bytes,
-         take(static_cast<int64_t>(tensor.bytes.size()))}
-    );
+    bind(target.data, tensor.bytes, sizeof(T));
   }
 
   void engram_table(ops::EngramTable& target, const std::string& name) {
     const TensorView codes = checkpoint_.find(name + ".weight");
     const TensorView scales = checkpoint_.find(name + ".scale");
-    target.codes = reinterpret_cast<const uint8_t*>(codes.bytes.data());
-    target.scales = reinterpret_cast<const uint8_t*>(scales.bytes.data());
     target.num_rows = codes.shape[0];
     target.head_dim = codes.shape[1];
+    bind(target.codes, codes.bytes, 1);
+    bind(target.scales, scales.bytes, 1);
   }
 
   int64_t storage_bytes() const { return total_; }
@@ -76,9 +68,11 @@ class Binder {
   /// Fills `storage` and points every target into it.
   void run(std::byte* storage, ThreadPool& pool, const checkpoint::LoadProgress& progress) {
     for (const Copy& copy : copies_) {
-      std::memcpy(storage + copy.offset, copy.source.data(), copy.source.size());
+      const auto bytes = static_cast<int64_t>(copy.source.size());
+      table_.memory().copy(storage + copy.offset, copy.source.data(), bytes, nullptr);
       copy.point_to(storage + copy.offset);
     }
+    table_.memory().wait(nullptr);
     std::vector<checkpoint::LoadJob> jobs;
     for (const Packing& packing : packings_) {
       *packing.target = packing.raw;
@@ -90,7 +84,8 @@ class Binder {
   }
 
  private:
-  /// Bytes that the mapping holds at an odd address, and who reads them from their new place.
+  /// Bytes that ops cannot read where the mapping holds them, and who reads them from their new
+  /// place.
   struct Copy {
     std::function<void(const std::byte*)> point_to;
     std::span<const std::byte> source;
@@ -101,8 +96,9 @@ class Binder {
     Weight raw;
     int64_t offset;
   };
-  static bool is_aligned(const void* pointer, std::size_t unit) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % unit == 0;
+  /// Whether ops can read values of `unit` bytes where the mapping holds them.
+  bool is_readable(const void* pointer, std::size_t unit) const {
+    return table_.memory().is_host() && reinterpret_cast<std::uintptr_t>(pointer) % unit == 0;
   }
 
   int64_t take(int64_t bytes) {
@@ -116,14 +112,22 @@ class Binder {
     const int64_t bytes = table_.packed_bytes(raw.format, raw.rows, raw.cols);
     if (bytes > 0) {
       packings_.push_back({&target, raw, take(bytes)});
-    } else if (!is_aligned(raw.data, element_bytes(raw.format))) {
+    } else {
       const auto size = static_cast<std::size_t>(ops::data_bytes(raw.format, raw.rows, raw.cols));
-      copies_.push_back(
-          {[&target](const std::byte* data) { target.data = data; },
-           {raw.data, size},
-           take(static_cast<int64_t>(size))}
-      );
+      bind(target.data, {raw.data, size}, element_bytes(raw.format));
     }
+  }
+
+  /// Points `target` at `bytes`, or at the copy of them that will be made.
+  template <class T>
+  void bind(const T*& target, std::span<const std::byte> bytes, std::size_t unit) {
+    target = reinterpret_cast<const T*>(bytes.data());
+    if (is_readable(bytes.data(), unit)) return;
+    copies_.push_back(
+        {[&target](const std::byte* data) { target = reinterpret_cast<const T*>(data); },
+         bytes,
+         take(static_cast<int64_t>(bytes.size()))}
+    );
   }
 
   static std::size_t element_bytes(WeightFormat format) {
@@ -238,20 +242,6 @@ void bind_model(Binder& binder, Weights& weights, const ModelConfig& config) {
   binder.matrix(weights.head, "head", WeightFormat::kBf16);
 }
 
-std::shared_ptr<std::byte> allocate(int64_t bytes) {
-  if (bytes == 0) return nullptr;
-  const auto size = static_cast<std::size_t>(bytes);
-  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) {
-    throw Error(
-        ErrorCode::kOutOfMemory,
-        fmt::format("the weights need {} bytes of memory, which the system refuses", bytes)
-    );
-  }
-  ::madvise(data, size, MADV_HUGEPAGE);
-  return {static_cast<std::byte*>(data), [size](std::byte* p) { ::munmap(p, size); }};
-}
-
 }  // namespace
 
 int64_t weight_storage_bytes(const Checkpoint& checkpoint, const ops::OpTable& ops) {
@@ -271,7 +261,7 @@ Weights load_weights(
   Weights weights;
   bind_model(binder, weights, checkpoint.config());
   weights.storage_bytes = binder.storage_bytes();
-  weights.storage = allocate(weights.storage_bytes);
+  weights.storage = ops.memory().allocate(weights.storage_bytes, "the weights");
   binder.run(weights.storage.get(), pool, progress);
   return weights;
 }

@@ -47,7 +47,7 @@ struct IndexerWeights {
 };
 
 struct EngramWeights {
-  ops::EngramTable table;        ///< in the mapped file, never copied
+  ops::EngramTable table;        ///< in the mapped file, never copied, for ops of the processor
   ops::Weight wkv;               ///< [(c + 1) · hidden_size, orders · heads · head_dim]
   View<const bf16, 2> q_weight;  ///< [c, hidden_size]
   View<const bf16, 2> k_weight;  ///< [c, hidden_size]
@@ -74,8 +74,8 @@ struct LayerWeights {
   MoeWeights ffn;
 };
 
-/// Owns what had to be copied or packed; everything else points into the checkpoint's mapping,
-/// which must outlive it.
+/// Owns what had to be copied or packed: everything, in a device's memory. What the processor's ops
+/// can read in place points into the checkpoint's mapping, which must outlive it.
 struct Weights {
   View<const bf16, 2> embed;  ///< [vocab_size, hidden_size]
   std::vector<LayerWeights> layers;

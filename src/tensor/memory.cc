@@ -25,6 +25,7 @@ class HostMemory final : public Memory {
           "the system refuses " + std::to_string(bytes) + " bytes of memory for " + what
       );
     }
+    ::madvise(data, size, MADV_HUGEPAGE);
     return {static_cast<std::byte*>(data), [size](std::byte* p) { ::munmap(p, size); }};
   }
 

@@ -62,10 +62,11 @@ void record_entries(
   const int64_t key_scales = model.config.indexer.index_head_dim / 32;
   const int64_t ratio = model.roles[static_cast<std::size_t>(layer)].ratio;
   for (int64_t j = 0; j < tokens / ratio; ++j) {
-    const auto* record = reinterpret_cast<const uint8_t*>(kv.record(state.block_table(), j));
+    const auto* record = reinterpret_cast<const uint8_t*>(kv.record(state.block_table().data(), j));
     target.append(layer, "ckv_codes", record, code_bytes);
     target.append(layer, "ckv_scales", record + code_bytes, kv.record_bytes - code_bytes);
-    const auto* section = reinterpret_cast<const uint8_t*>(keys.section(state.block_table(), j));
+    const auto* section =
+        reinterpret_cast<const uint8_t*>(keys.section(state.block_table().data(), j));
     const int64_t at = j % keys.entries_per_block;
     const uint8_t* scales = section + keys.entries_per_block * keys.record_bytes;
     target.append(layer, "ik_codes", section + at * keys.record_bytes, keys.record_bytes);

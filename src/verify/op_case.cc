@@ -95,7 +95,8 @@ ops::Rows LoneSequence::rows() const {
   return {
       std::span(&sequence_, 1),
       View<const int32_t, 1>(sequence_of_.data(), std::ssize(sequence_of_)),
-      View<const int64_t, 1>(positions_.data(), std::ssize(positions_))};
+      View<const int64_t, 1>(positions_.data(), std::ssize(positions_)),
+      std::ssize(positions_)};
 }
 
 PagedEntries::PagedEntries(

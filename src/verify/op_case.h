@@ -68,6 +68,12 @@ class LoneSequence {
   LoneSequence(int64_t count, int64_t ratio, int64_t num_blocks);
   LoneSequence(const LoneSequence&) = delete;
 
+  /// Gives the positions tokens, and marks those of images; both outlive this.
+  void set_tokens(const int32_t* tokens, const uint8_t* is_image) {
+    sequence_.tokens = tokens;
+    sequence_.is_image = is_image;
+  }
+
   ops::Rows rows() const;
   std::span<const ops::NewEntry> entries() const { return entries_; }
   const int32_t* block_table() const { return block_table_.data(); }

@@ -1,5 +1,6 @@
 // Cases of the n-gram memory: hash, table lookup, gate.
-#include "model/engram_hash.h"
+#include <algorithm>
+
 #include "verify/op_case.h"
 
 namespace di::verify {
@@ -12,30 +13,48 @@ std::vector<int64_t> layer_row(const OpCase& test, const std::string& name, int6
   return {all.begin() + layer * width, all.begin() + (layer + 1) * width};
 }
 
+/// One layer's lookups [positions, lookups]; every token is its own compressed id's index.
+std::vector<int64_t> hash_layer(
+    OpCase& test, int64_t layer, const std::vector<int32_t>& token_map, const ops::Rows& rows
+) {
+  const std::vector<int64_t> multipliers = layer_row(test, "multipliers", layer);
+  const std::vector<int64_t> primes = layer_row(test, "primes", layer);
+  const std::vector<int64_t> offsets = layer_row(test, "offsets", layer);
+  std::vector<int64_t> ids(token_map.size() * primes.size());
+  test.ops().engram_hash(
+      test.exec(),
+      {.ids = View<int64_t, 2>(ids.data(), token_map.size(), primes.size()),
+       .token_map = View<const int32_t, 1>(token_map.data(), token_map.size()),
+       .multipliers = View<const int64_t, 1>(multipliers.data(), multipliers.size()),
+       .primes = View<const int64_t, 1>(primes.data(), primes.size()),
+       .offsets = View<const int64_t, 1>(offsets.data(), offsets.size()),
+       .pad = test.fixture().integers("pad_id").at(0),
+       .rows = rows}
+  );
+  return ids;
+}
+
 }  // namespace
 
 void run_engram_hash_case(OpCase& test) {
-  const std::vector<int64_t> ids = test.fixture().integers("compressed_ids");
-  const std::vector<int64_t> is_text = test.fixture().integers("text_mask");
-  const int64_t pad = test.fixture().integers("pad_id").at(0);
-  const int64_t layers = test.dim("multipliers", 0);
-  const auto lookups = static_cast<std::size_t>(test.dim("rows", 2));
-  std::vector<model::EngramHash> hashes;
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    hashes.push_back(
-        {layer_row(test, "multipliers", layer),
-         layer_row(test, "primes", layer),
-         layer_row(test, "offsets", layer)}
-    );
+  std::vector<int32_t> tokens, token_map;
+  std::vector<uint8_t> is_image;
+  for (const int64_t id : test.fixture().integers("compressed_ids")) {
+    tokens.push_back(static_cast<int32_t>(tokens.size()));
+    token_map.push_back(static_cast<int32_t>(id));
   }
-  std::vector<int32_t> newest_first;
-  std::vector<int64_t> rows;
-  for (std::size_t position = 0; position < ids.size(); ++position) {
-    const auto id = static_cast<int32_t>(ids[position]);
-    newest_first.insert(newest_first.begin(), is_text[position] != 0 ? id : model::kDeadToken);
-    for (const model::EngramHash& hash : hashes) {
-      rows.resize(rows.size() + lookups);
-      hash.rows(newest_first, pad, rows.data() + rows.size() - lookups);
+  for (const int64_t is_text : test.fixture().integers("text_mask"))
+    is_image.push_back(is_text == 0 ? 1 : 0);
+  LoneSequence sequence(std::ssize(tokens), /*ratio=*/1, /*num_blocks=*/1);
+  sequence.set_tokens(tokens.data(), is_image.data());
+
+  const int64_t layers = test.dim("multipliers", 0), lookups = test.dim("rows", 2);
+  std::vector<int64_t> rows(tokens.size() * static_cast<std::size_t>(layers * lookups));
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const std::vector<int64_t> ids = hash_layer(test, layer, token_map, sequence.rows());
+    for (int64_t position = 0; position < std::ssize(tokens); ++position) {
+      const auto from = ids.begin() + position * lookups;
+      std::copy_n(from, lookups, rows.begin() + (position * layers + layer) * lookups);
     }
   }
   test.check("rows", rows);

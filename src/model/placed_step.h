@@ -1,0 +1,43 @@
+// PlacedStep: everything of a step that its pass reads besides weights and caches, put where the
+// ops of a backend read it. A pass over a placed step only enqueues ops.
+#pragma once
+
+#include <optional>
+
+#include "model/model.h"
+#include "model/row_set.h"
+
+namespace di::model {
+
+/// Lives in exec.scratch and stays in its place until the pass is done.
+struct PlacedStep {
+  /// Plans and places. Throws Error{kInvalidArgument} when the step asks for logits of rows that
+  /// bounded replay skips.
+  PlacedStep(const Model& model, const Step& step, const Replay& replay, ops::Exec& exec);
+  PlacedStep(const PlacedStep&) = delete;
+
+  RowSet rows;                          ///< all rows
+  View<const bf16* const, 1> given;     ///< [rows]: a row's own embedding or nullptr; may be empty
+  int64_t border = -1;                  ///< the layer at which `kept` takes over; −1: none does
+  std::optional<RowSet> kept;           ///< rows of the decoder layers under bounded replay
+  View<const int64_t, 1> kept_sources;  ///< [kept]: rows of `rows`
+  View<const int64_t, 1> logit_rows;    ///< rows, of those computed last, that get logits
+  View<uint8_t, 1> finite;              ///< [sequences], all 1 at first
+
+ private:
+  std::vector<const bf16*> planned_given_;
+  std::vector<int64_t> planned_sources_;
+  std::vector<int64_t> planned_logit_rows_;
+};
+
+/// The pass over a placed step; see forward().
+StepOutput run_placed(
+    const Model& model,
+    const PlacedStep& placed,
+    cache::KvCache& cache,
+    const ops::OpTable& ops,
+    ops::Exec& exec,
+    const ForwardOptions& options
+);
+
+}  // namespace di::model

@@ -1,0 +1,119 @@
+#include "model/row_set.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "ops/place.h"
+
+namespace di::model {
+namespace {
+
+NewEntries list_entries(const RowSet& rows, int64_t ratio) {
+  NewEntries list;
+  list.ratio = ratio;
+  for (std::size_t s = 0; s < rows.sequences.size(); ++s) {
+    const ops::SequenceRows& sequence = rows.sequences[s];
+    const int64_t end = (sequence.start + sequence.num_rows) / ratio;
+    for (int64_t j = sequence.start / ratio; j < end; ++j) {
+      const int64_t last_token = (j + 1) * ratio - 1;
+      list.planned.push_back(
+          {.row = sequence.first_row + last_token - sequence.start,
+           .sequence = static_cast<int64_t>(s),
+           .j = j}
+      );
+      list.planned_positions.push_back(j * ratio);
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+void RowSet::place(ops::Exec& exec, std::span<const int64_t> ratios) {
+  const View<const ops::SequenceRows, 1> placed = ops::place(exec, sequences);
+  view_ = {
+      .sequences = {placed.data, sequences.size()},
+      .sequence_of = ops::place(exec, sequence_of),
+      .positions = ops::place(exec, positions),
+      .max_length =
+          positions.empty() ? 0 : 1 + *std::max_element(positions.begin(), positions.end())};
+  image_view_ = ops::place(exec, is_image);
+  for (const int64_t ratio : ratios) {
+    NewEntries& list = entries.emplace_back(list_entries(*this, ratio));
+    list.entries = {ops::place(exec, list.planned).data, list.planned.size()};
+    list.positions = ops::place(exec, list.planned_positions);
+  }
+}
+
+const NewEntries& RowSet::new_entries(int64_t ratio) const {
+  const auto found = std::find_if(entries.begin(), entries.end(), [ratio](const NewEntries& list) {
+    return list.ratio == ratio;
+  });
+  DI_CHECK(found != entries.end(), "entries are listed for every ratio of the model");
+  return *found;
+}
+
+int64_t replay_begin(const Replay& replay, int64_t prompt_length) {
+  if (replay.mode == Replay::Mode::kOff) return 0;
+  return std::max<int64_t>(0, prompt_length - replay.keep);
+}
+
+RowSet all_rows(const Step& step) {
+  RowSet rows;
+  const bool any_image =
+      std::any_of(step.sequences.begin(), step.sequences.end(), [](const SequenceInput& input) {
+        return !input.embeddings.empty();
+      });
+  for (std::size_t s = 0; s < step.sequences.size(); ++s) {
+    const SequenceInput& input = step.sequences[s];
+    const int64_t count = input.num_rows();
+    rows.sequences.push_back(
+        {.first_row = rows.count(),
+         .num_rows = count,
+         .start = input.start,
+         .slot = input.slot,
+         .block_table = input.block_table,
+         .window_begin = 0,
+         .tokens = input.tokens.data(),
+         .is_image = input.is_image.empty() ? nullptr : input.is_image.data()}
+    );
+    for (int64_t i = 0; i < count; ++i) {
+      rows.sequence_of.push_back(static_cast<int32_t>(s));
+      rows.positions.push_back(input.start + i);
+      if (any_image) rows.is_image.push_back(0);
+    }
+    for (const RowEmbedding& given : input.embeddings) {
+      rows.is_image[static_cast<std::size_t>(rows.sequences.back().first_row + given.row)] = 1;
+    }
+  }
+  return rows;
+}
+
+RowSet rows_after_border(
+    const Step& step, const Replay& replay, const RowSet& rows, std::vector<int64_t>& sources
+) {
+  const bool compact = replay.mode == Replay::Mode::kCompact;
+  RowSet kept;
+  for (std::size_t s = 0; s < rows.sequences.size(); ++s) {
+    ops::SequenceRows sequence = rows.sequences[s];
+    const int64_t begin = replay_begin(replay, step.sequences[s].prompt_length);
+    const int64_t skipped =
+        compact ? std::clamp<int64_t>(begin - sequence.start, 0, sequence.num_rows) : 0;
+    const int64_t first_source = sequence.first_row + skipped;
+    sequence.first_row = kept.count();
+    sequence.num_rows -= skipped;
+    sequence.start += skipped;
+    sequence.window_begin = begin;
+    kept.sequences.push_back(sequence);
+    for (int64_t i = 0; i < sequence.num_rows; ++i) {
+      const auto source = static_cast<std::size_t>(first_source + i);
+      sources.push_back(first_source + i);
+      kept.sequence_of.push_back(rows.sequence_of[source]);
+      kept.positions.push_back(rows.positions[source]);
+      if (!rows.is_image.empty()) kept.is_image.push_back(rows.is_image[source]);
+    }
+  }
+  return kept;
+}
+
+}  // namespace di::model
