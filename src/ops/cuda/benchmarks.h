@@ -30,4 +30,6 @@ double measure(cudaStream_t stream, int repeats, const std::function<void(int)>&
 /// Read rate of the device's memory in bytes a second: the ceiling of everything that streams.
 double measured_read_rate(cudaStream_t stream);
 
+void bench_rows(const BenchReport& report);  ///< norms, streams, hyper-connections, Engram
+
 }  // namespace di::ops::cuda

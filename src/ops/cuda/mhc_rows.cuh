@@ -1,0 +1,136 @@
+// Pieces of the hyper-connection kernels: the collapse of eight channels, and everything between
+// the projection of a row and its mixes.
+#pragma once
+
+#include "ops/cuda/scalars.cuh"
+#include "ops/cuda/vectors.cuh"
+
+namespace di::ops::cuda {
+
+inline constexpr int kStreams = 4;
+inline constexpr int kMixes = kStreams * (2 + kStreams);
+
+/// A sum of five products in fp32, in any order, differs from the reference's value (rounded
+/// products, summed in double, rounded) by less than this share of Σ |product|.
+inline constexpr float kSumError = 0x1p-21f;
+
+/// Rounds two fp32 values that are known within ±error to bf16. `is_safe` becomes false when an
+/// error could change the result.
+__device__ inline uint32_t round_pair_within(
+    float low, float high, float low_error, float high_error, bool& is_safe
+) {
+  const uint32_t below = round_pair(low - low_error, high - high_error);
+  const uint32_t above = round_pair(low + low_error, high + high_error);
+  is_safe = below == above;
+  return below;
+}
+
+/// The reference's Σ a_c · h_c for one channel.
+__device__ inline float exact_mix(
+    const float (&a)[kStreams], float h0, float h1, float h2, float h3
+) {
+  double sum = 0;
+  sum += a[0] * h0;
+  sum += a[1] * h1;
+  sum += a[2] * h2;
+  sum += a[3] * h3;
+  return static_cast<float>(sum);
+}
+
+/// Σ a_c · h_c of eight channels in bf16, bit for bit what the reference gives.
+///
+/// The sum is made in fp32 first, with a bound of its error. Where the bound reaches a rounding
+/// border, about one time in a thousand, the pair is done again in double.
+__device__ inline uint4 collapse_vector(const uint4 (&h)[kStreams], const float (&a)[kStreams]) {
+  float x[kStreams][kVector];
+#pragma unroll
+  for (int c = 0; c < kStreams; ++c)
+    unpack(h[c], x[c]);
+  const float weight = kSumError * (fabsf(a[0]) + fabsf(a[1]) + fabsf(a[2]) + fabsf(a[3]));
+  float sum[kVector];
+  float error[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    sum[i] = fmaf(a[3], x[3][i], fmaf(a[2], x[2][i], fmaf(a[1], x[1][i], a[0] * x[0][i])));
+    const float largest =
+        fmaxf(fmaxf(fabsf(x[0][i]), fabsf(x[1][i])), fmaxf(fabsf(x[2][i]), fabsf(x[3][i])));
+    error[i] = weight * largest;
+  }
+  uint32_t pairs[4];
+#pragma unroll
+  for (int p = 0; p < 4; ++p) {
+    bool is_safe = false;
+    pairs[p] =
+        round_pair_within(sum[2 * p], sum[2 * p + 1], error[2 * p], error[2 * p + 1], is_safe);
+    if (!is_safe) {
+      pairs[p] = round_pair(
+          exact_mix(a, x[0][2 * p], x[1][2 * p], x[2][2 * p], x[3][2 * p]),
+          exact_mix(a, x[0][2 * p + 1], x[1][2 * p + 1], x[2][2 * p + 1], x[3][2 * p + 1])
+      );
+    }
+  }
+  return {pairs[0], pairs[1], pairs[2], pairs[3]};
+}
+
+/// Where the mixes of a site come from and go to.
+struct MixArgs {
+  float* pre;
+  float* post;
+  float* comb;
+  float* mixes;
+  const float* scale;
+  const float* base;
+  int sinkhorn_iters;
+  float hc_eps;
+};
+
+/// Σ of the values of lanes `first`, `first` + stride, … of 16, in double, rounded once.
+__device__ inline float sum_of_four(float z, int first, int stride) {
+  float part[kStreams];
+#pragma unroll
+  for (int i = 0; i < kStreams; ++i)
+    part[i] = __shfl_sync(0xffffffffu, z, first + i * stride, 16);
+  double sum = part[0];
+#pragma unroll
+  for (int i = 1; i < kStreams; ++i)
+    sum += part[i];
+  return static_cast<float>(sum);
+}
+
+/// Row softmax, then alternating normalisation: `iters` column passes in all, the last pass one.
+/// 16 lanes hold the 4 × 4 numbers of a row, input stream by input stream.
+__device__ inline float sinkhorn(float z, int iters, float eps) {
+  const int lane = threadIdx.x % 16;
+  const int row = lane / kStreams * kStreams;
+  const int column = lane % kStreams;
+  float top = fmaxf(z, __shfl_xor_sync(0xffffffffu, z, 1));
+  top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+  z = exp_f32(z - top);
+  z = z / sum_of_four(z, row, 1) + eps;
+  z = z / (sum_of_four(z, column, kStreams) + eps);
+  for (int pass = 1; pass < iters; ++pass) {
+    z = z / (sum_of_four(z, row, 1) + eps);
+    z = z / (sum_of_four(z, column, kStreams) + eps);
+  }
+  return z;
+}
+
+/// From the mixes of a row (projection times rms factor, in shared memory) to pre, post and comb.
+/// All lanes of a warp call it, each half for a row of its own; `row` < 0 writes nothing.
+__device__ inline void finish_mixes(const MixArgs& op, const float* m, int64_t row) {
+  const int lane = threadIdx.x % 16;
+  const int last = 2 * kStreams + lane;
+  const float z = sinkhorn(m[last] * op.scale[2] + op.base[last], op.sinkhorn_iters, op.hc_eps);
+  if (row < 0) return;
+  op.comb[row * 16 + lane] = z;
+  op.mixes[row * kMixes + lane] = m[lane];
+  if (lane < 2 * kStreams) op.mixes[row * kMixes + 16 + lane] = m[16 + lane];
+  if (lane < kStreams) {
+    op.pre[row * kStreams + lane] = sigmoid_f32(m[lane] * op.scale[0] + op.base[lane]) + op.hc_eps;
+  } else if (lane < 2 * kStreams) {
+    op.post[row * kStreams + lane - kStreams] =
+        2.0f * sigmoid_f32(m[lane] * op.scale[1] + op.base[lane]);
+  }
+}
+
+}  // namespace di::ops::cuda
