@@ -41,12 +41,13 @@ constexpr int block_bytes(WeightFormat format) {
   return 0;
 }
 
-/// Blocks along the rows and along the columns of a matrix.
+/// Blocks along the rows and along the columns of a matrix. Chunks come in pairs, since kernels
+/// step by 128 columns; the last one may hold zeros only.
 constexpr int64_t row_tiles(int64_t rows) {
   return (rows + kBlockRows - 1) / kBlockRows;
 }
 constexpr int64_t column_chunks(int64_t cols) {
-  return (cols + kBlockCols - 1) / kBlockCols;
+  return (cols + 2 * kBlockCols - 1) / (2 * kBlockCols) * 2;
 }
 
 /// OpTable::packed_bytes: of the packed form; 0 for kF32, which stays as it is.

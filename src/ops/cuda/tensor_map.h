@@ -1,0 +1,18 @@
+// Descriptors of tensors in device memory for the copy engine (tensor loads).
+#pragma once
+
+#include <cstdint>
+
+#include <cuda.h>
+
+namespace di::ops::cuda {
+
+/// Describes bf16 [rows, groups, cols] at `data` for loads of boxes of `box_rows` rows and 64
+/// columns of one group, swizzled as wgmma.cuh reads them. What lies outside arrives as zeros.
+/// `data` is aligned to 16 bytes and `cols` a multiple of 8. Throws Error{kUnsupported} when the
+/// driver refuses.
+CUtensorMap bf16_tile_map(
+    const void* data, int64_t rows, int64_t groups, int64_t cols, int box_rows
+);
+
+}  // namespace di::ops::cuda
