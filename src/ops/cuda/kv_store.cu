@@ -1,0 +1,224 @@
+// A lane takes eight channels, neighbours share a group's largest magnitude by shuffles, and records
+// are written in words. Copies into the ring run a warp a record.
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "ops/cuda/kv_store.h"
+#include "ops/cuda/launch.h"
+#include "ops/cuda/number_formats.cuh"
+
+namespace di::ops::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kWarp = 32;
+constexpr int kPerThread = 8;  // channels: sixteen bytes of bf16
+
+/// Eight channels of a row and the largest magnitude of the group that `Lanes` neighbours share.
+template <int Lanes>
+struct Piece {
+  float value[kPerThread];
+  float amax = 0;
+
+  __device__ explicit Piece(const bf16* x, bool active) {
+    uint4 words = {};
+    if (active) words = *reinterpret_cast<const uint4*>(x);
+    const uint32_t packed[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      value[i] = __uint_as_float(i % 2 == 0 ? packed[i / 2] << 16 : packed[i / 2] & 0xffff0000u);
+      amax = fmaxf(amax, fabsf(value[i]));
+    }
+#pragma unroll
+    for (int lane = 1; lane < Lanes; lane *= 2)
+      amax = fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, lane));
+  }
+};
+
+/// Bytes of a record need not be aligned to more than their codes: small models have odd sizes.
+template <int Count>
+__device__ void store_bytes(uint8_t* to, const uint8_t (&bytes)[Count]) {
+  if (reinterpret_cast<uintptr_t>(to) % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < Count; i += 4) {
+      *reinterpret_cast<uint32_t*>(to + i) = uint32_t{bytes[i]} | uint32_t{bytes[i + 1]} << 8 |
+                                             uint32_t{bytes[i + 2]} << 16 |
+                                             uint32_t{bytes[i + 3]} << 24;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < Count; ++i)
+      to[i] = bytes[i];
+  }
+}
+
+/// Channels [d, d + 8) of a Q8 record; all lanes of a warp call it together.
+__device__ void quantize_q8(const bf16* x, int dim, int d, uint8_t* record, bool active) {
+  const Piece<4> piece(x + d, active);
+  if (!active) return;
+  const uint8_t scale = q8_scale(piece.amax);
+  const float divisor = decode_e8m0(scale);
+  uint8_t codes[kPerThread];
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i)
+    codes[i] = encode_e4m3(__fdiv_rn(piece.value[i], divisor));
+  store_bytes(record + d, codes);
+  if (d % 32 == 0) record[dim + d / 32] = scale;
+}
+
+/// Channels [d, d + 8) of a Q4n record.
+__device__ void quantize_q4n(const bf16* x, int dim, int d, uint8_t* record, bool active) {
+  const Piece<2> piece(x + d, active);
+  if (!active) return;
+  const uint8_t scale = q4n_scale(piece.amax);
+  const float divisor = decode_e4m3(scale);
+  uint8_t codes[kPerThread / 2];
+#pragma unroll
+  for (int i = 0; i < kPerThread / 2; ++i) {
+    codes[i] = static_cast<uint8_t>(
+        encode_e2m1(__fdiv_rn(piece.value[2 * i], divisor)) |
+        encode_e2m1(__fdiv_rn(piece.value[2 * i + 1], divisor)) << 4
+    );
+  }
+  store_bytes(record + d / 2, codes);
+  if (d % 16 == 0) record[dim / 2 + d / 16] = scale;
+}
+
+__global__ void record_rows(
+    uint8_t* records, const bf16* kv, int64_t rows, int dim, int64_t record_bytes
+) {
+  const int per_row = dim / kPerThread;
+  const int64_t piece = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t row = piece / per_row;
+  const bool active = row < rows;
+  const int d = static_cast<int>(piece % per_row) * kPerThread;
+  quantize_q8(kv + row * dim, dim, d, records + row * record_bytes, active);
+}
+
+/// One warp a record, walking over its pieces.
+template <KvFormat Format>
+__global__ void store_entries(
+    PagedView cache,
+    const bf16* kv,
+    int dim,
+    const NewEntry* entries,
+    int64_t count,
+    const SequenceRows* sequences
+) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
+  if (i >= count) return;
+  const NewEntry entry = entries[i];
+  if (entry.row < 0) return;
+  const int32_t block = sequences[entry.sequence].block_table[entry.j / cache.entries_per_block];
+  auto* record = reinterpret_cast<uint8_t*>(
+      cache.base + block * cache.block_stride +
+      entry.j % cache.entries_per_block * cache.record_bytes
+  );
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int first = 0; first < dim; first += kWarp * kPerThread) {
+    const int d = first + lane * kPerThread;
+    if constexpr (Format == KvFormat::kFp8) {
+      quantize_q8(kv + i * dim, dim, d, record, d < dim);
+    } else {
+      quantize_q4n(kv + i * dim, dim, d, record, d < dim);
+    }
+  }
+}
+
+/// One warp a row: block x takes the sequence, block y four of its newest rows.
+template <class Word>
+__global__ void store_rows(RingView ring, const uint8_t* records, const SequenceRows* sequences) {
+  const SequenceRows sequence = sequences[blockIdx.x];
+  const int64_t skipped =
+      sequence.num_rows > ring.length ? sequence.num_rows - ring.length : int64_t{0};
+  const int64_t i = skipped + int64_t{blockIdx.y} * (kThreads / kWarp) + threadIdx.x / kWarp;
+  if (i >= sequence.num_rows) return;
+  const auto* from =
+      reinterpret_cast<const Word*>(records + (sequence.first_row + i) * ring.record_bytes);
+  auto* to = reinterpret_cast<Word*>(
+      ring.base + sequence.slot * ring.slot_stride +
+      (sequence.start + i) % ring.length * ring.record_bytes
+  );
+  const int words = static_cast<int>(ring.record_bytes / static_cast<int64_t>(sizeof(Word)));
+  for (int word = static_cast<int>(threadIdx.x) % kWarp; word < words; word += kWarp)
+    to[word] = from[word];
+}
+
+void check_width(const char* op, int64_t dim, int64_t group) {
+  if (dim % group == 0) return;
+  throw Error(
+      ErrorCode::kUnsupported,
+      std::string(op) + ": expected a multiple of " + std::to_string(group) + " channels, found " +
+          std::to_string(dim)
+  );
+}
+
+unsigned blocks_of(int64_t items, int64_t per_block) {
+  return static_cast<unsigned>((items + per_block - 1) / per_block);
+}
+
+}  // namespace
+
+void window_records(Exec& exec, const WindowRecords& op) {
+  const int64_t rows = op.kv.dim(0);
+  const int64_t dim = op.kv.dim(1);
+  check_width("window_records", dim, 32);
+  if (rows == 0) return;
+  record_rows<<<
+      blocks_of(rows * dim / kPerThread, kThreads),
+      kThreads,
+      0,
+      static_cast<cudaStream_t>(exec.stream)>>>(
+      op.records.data, op.kv.data, rows, static_cast<int>(dim), op.records.dim(1)
+  );
+  check_launch("window_records");
+}
+
+void window_store(Exec& exec, const WindowStore& op) {
+  const int64_t rows = std::min(op.records.dim(0), op.ring.length);
+  if (op.rows.sequences.empty() || rows == 0) return;
+  const dim3 grid(
+      static_cast<unsigned>(op.rows.sequences.size()), blocks_of(rows, kThreads / kWarp)
+  );
+  const auto launch = [&]<class Word>(Word) {
+    store_rows<Word><<<grid, kThreads, 0, static_cast<cudaStream_t>(exec.stream)>>>(
+        op.ring, op.records.data, op.rows.sequences.data()
+    );
+  };
+  const auto mixed = reinterpret_cast<uintptr_t>(op.ring.base) |
+                     reinterpret_cast<uintptr_t>(op.records.data) |
+                     static_cast<uintptr_t>(op.ring.slot_stride | op.ring.record_bytes);
+  if (mixed % 16 == 0) {
+    launch(uint4{});
+  } else if (mixed % 4 == 0) {
+    launch(uint32_t{});
+  } else {
+    launch(uint8_t{});
+  }
+  check_launch("window_store");
+}
+
+void compressed_store(Exec& exec, const CompressedStore& op) {
+  const int64_t dim = op.kv.dim(1);
+  const auto count = static_cast<int64_t>(op.entries.size());
+  check_width("compressed_store", dim, op.format == KvFormat::kFp8 ? 32 : 16);
+  if (count == 0) return;
+  const auto kernel =
+      op.format == KvFormat::kFp8 ? store_entries<KvFormat::kFp8> : store_entries<KvFormat::kFp4>;
+  kernel<<<
+      blocks_of(count, kThreads / kWarp),
+      kThreads,
+      0,
+      static_cast<cudaStream_t>(exec.stream)>>>(
+      op.cache,
+      op.kv.data,
+      static_cast<int>(dim),
+      op.entries.data(),
+      count,
+      op.rows.sequences.data()
+  );
+  check_launch("compressed_store");
+}
+
+}  // namespace di::ops::cuda
