@@ -6,10 +6,12 @@ if(DI_CUDA)
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    set(CMAKE_CUDA_ARCHITECTURES 90a)
+    set(CMAKE_CUDA_ARCHITECTURES 90a-real)
     set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
     enable_language(CUDA)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know it
+    # Named as a system folder, /usr/include would hide the C library's headers from nvcc.
+    set(CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
     find_package(CUDAToolkit REQUIRED)
     set(DI_HAS_CUDA ON)
   elseif(DI_CUDA STREQUAL "ON")

@@ -28,6 +28,16 @@ void KvCache::copy_slot(int32_t from, int32_t to, Stream stream) {
   memory_.copy(slots_.get() + to * bytes, slots_.get() + from * bytes, bytes, stream);
 }
 
+std::unique_ptr<KvCache> KvCache::on_host(Stream stream) const {
+  auto copy = std::make_unique<KvCache>(layout_, block_pool_.size(), slot_pool_.size());
+  memory_.copy(
+      copy->blocks_.get(), blocks_.get(), block_pool_.size() * layout_.block_bytes, stream
+  );
+  memory_.copy(copy->slots_.get(), slots_.get(), slot_pool_.size() * layout_.slot_bytes, stream);
+  memory_.wait(stream);
+  return copy;
+}
+
 const BlockSection& KvCache::owner(int64_t layer) const {
   const int64_t index = layout_.owner_of[static_cast<std::size_t>(layer)];
   DI_CHECK(index >= 0, "only layers with a compressor own compressed entries");

@@ -32,6 +32,9 @@ class KvCache {
   /// Copies all that slot `from` holds to slot `to`, behind what `stream` already holds.
   void copy_slot(int32_t from, int32_t to, Stream stream = nullptr);
 
+  /// A copy of all its bytes in the machine's memory, behind what `stream` already holds.
+  std::unique_ptr<KvCache> on_host(Stream stream) const;
+
   /// Layer `layer`'s window rings.
   ops::RingView ring(int64_t layer) const;
   /// The fp32 carry rows of an owner layer.

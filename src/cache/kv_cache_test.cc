@@ -37,7 +37,7 @@ TEST_F(KvCacheTest, NoTwoSequencesShareABlock) {
     second.reserve_tokens(tokens);
   }
   for (const SequenceState* state : {&first, &second})
-    ids.insert(state->block_table(), state->block_table().data() + 4);
+    ids.insert(state->block_table().begin(), state->block_table().end());
   EXPECT_EQ(ids.size(), 8);
   EXPECT_NE(first.slot(), second.slot());
 }

@@ -89,7 +89,7 @@ Json memory_json(
       {"scratch", Json(plan.scratch)},
       {"logits", Json(plan.logits)},
       {"total", Json(plan.total())},
-      {"available", Json(model::available_memory())},
+      {"available", Json(ops.memory().available())},
       {"cache_bytes_per_token", Json(layout.bytes_per_token())},
       {"slot_bytes", Json(layout.slot_bytes)}};
 }

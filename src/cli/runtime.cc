@@ -18,20 +18,23 @@ Runtime::Runtime(const engine::EngineOptions& options)
   replay_ = engine::resolve_replay(options, config);
   const model::MemoryLimits limits{.context = context_, .num_sequences = 1, .chunk = chunk_};
   model::require_fit(
-      model::plan_memory(*checkpoint, ops_, limits), limits, model::available_memory()
+      model::plan_memory(*checkpoint, ops_, limits), limits, ops_.memory().available()
   );
   ProgressBar bar("Loading");
   loaded_ = engine::load(std::move(checkpoint), ops_, pool_, [&](int64_t done, int64_t total) {
     bar.update(done, total);
   });
   cache_ = std::make_unique<cache::KvCache>(
-      cache::make_layout(config), ceil_div(context_, cache::kBlockTokens), /*num_slots=*/1
+      cache::make_layout(config),
+      ceil_div(context_, cache::kBlockTokens),
+      /*num_slots=*/1,
+      ops_.memory()
   );
 }
 
 std::unique_ptr<model::Session> Runtime::new_session(int64_t prompt_length) {
   auto session = std::make_unique<model::Session>(
-      loaded_.model, *cache_, ops_, exec_, model::ForwardOptions{.replay = replay_}
+      loaded_.model, *cache_, ops_, *exec_, model::ForwardOptions{.replay = replay_}
   );
   session->set_prompt_length(prompt_length);
   return session;

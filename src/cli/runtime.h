@@ -34,8 +34,7 @@ class Runtime {
  private:
   const ops::OpTable& ops_;
   ThreadPool pool_;
-  Arena scratch_;
-  ops::Exec exec_{pool_, scratch_};
+  ops::OwnedExec exec_{pool_, ops_.memory()};
   engine::LoadedModel loaded_;
   std::unique_ptr<cache::KvCache> cache_;
   int64_t context_ = 0;

@@ -27,6 +27,7 @@ struct DeviceParts {
   cache::KvCache& cache;
   ThreadPool& pool;
   model::Replay replay;
+  int64_t context = 0;  ///< tokens of a sequence at most
 };
 
 }  // namespace di::engine

@@ -9,7 +9,7 @@
 
 #include "engine/admission.h"
 #include "engine/cache_size.h"
-#include "engine/cpu_device.h"
+#include "engine/model_device.h"
 #include "engine/state.h"
 
 namespace di::engine {
@@ -44,7 +44,7 @@ std::unique_ptr<checkpoint::Checkpoint> Engine::State::preflight() {
       .replay = options.replay,
       .max_queued_requests = options.max_queued_requests,
       .max_queued_tokens = options.max_queued_tokens};
-  cache_size = plan_cache(options, *checkpoint, *ops, context, model::available_memory());
+  cache_size = plan_cache(options, *checkpoint, *ops, context, ops->memory().available());
   banned_tokens = resolve_banned_tokens(options, config);
   start_record(checkpoint->folder());
   return checkpoint;
@@ -52,7 +52,10 @@ std::unique_ptr<checkpoint::Checkpoint> Engine::State::preflight() {
 
 void Engine::State::build(const MakeDevice& make_device) {
   cache = std::make_unique<cache::KvCache>(
-      cache::make_layout(loaded.model.config), cache_size.num_blocks, cache_size.num_slots
+      cache::make_layout(loaded.model.config),
+      cache_size.num_blocks,
+      cache_size.num_slots,
+      ops->memory()
   );
   scheduler = std::make_unique<sched::Scheduler>(
       sched::SchedulerOptions{
@@ -70,9 +73,9 @@ void Engine::State::build(const MakeDevice& make_device) {
           .peak_flops = options.peak_flops},
       steady_seconds()
   );
-  const DeviceParts parts{loaded.model, *ops, *cache, *pool, replay};
+  const DeviceParts parts{loaded.model, *ops, *cache, *pool, replay, context};
   runner = std::make_unique<Runner>(
-      make_device ? make_device(parts) : std::make_unique<CpuDevice>(parts)
+      make_device ? make_device(parts) : std::make_unique<ModelDevice>(parts)
   );
 }
 

@@ -8,6 +8,10 @@
 #include "base/isa.h"
 #include "text/engram_token_map.h"
 
+#if DI_HAS_CUDA
+#include "ops/cuda/cuda_ops.h"
+#endif
+
 namespace di::engine {
 namespace {
 
@@ -17,6 +21,17 @@ std::vector<int32_t> engram_token_map(const ModelConfig& config, const text::Tok
   if (!config.engram.enabled()) return {};
   return text::build_engram_token_map(tokenizer, static_cast<int32_t>(config.vocab_size))
       .compressed;
+}
+
+const ops::OpTable& cuda_table() {
+#if DI_HAS_CUDA
+  return ops::cuda_ops();
+#else
+  throw Error(
+      ErrorCode::kUnsupported,
+      "backend cuda: this program was built without it; build it where nvcc is on the PATH"
+  );
+#endif
 }
 
 }  // namespace
@@ -41,6 +56,7 @@ std::string find_model(const std::string& model) {
 
 const ops::OpTable& select_ops(const std::string& backend, const std::string& isa) {
   if (backend == "ref") return ops::ref_ops();
+  if (backend == "cuda") return cuda_table();
   const Isa best = best_isa(detect_cpu());
   const Isa wanted = isa == "auto" ? best : isa_from_name(isa);
   if (wanted > best) {

@@ -15,8 +15,8 @@ namespace di::engine {
 /// source tree that this program was built in. Throws Error{kNotFound} naming the places tried.
 std::string find_model(const std::string& model);
 
-/// The op table of a backend, "cpu" or "ref", with kernels for `isa` ("auto": the best that this
-/// processor has). Throws Error{kUnsupported} or Error{kInvalidArgument}.
+/// The op table of a backend, "cpu", "cuda" or "ref"; of cpu with kernels for `isa` ("auto": the
+/// best that this processor has). Throws Error{kUnsupported} or Error{kInvalidArgument}.
 const ops::OpTable& select_ops(const std::string& backend, const std::string& isa);
 
 /// An open checkpoint, and the parts that are loaded from it.

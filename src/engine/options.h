@@ -14,7 +14,7 @@ namespace di::engine {
 struct EngineOptions {
   // The model and where it runs.
   std::string model = {};       ///< folder; empty: the bundled default model
-  std::string backend = "cpu";  ///< cpu, or ref: the slow, literal oracle
+  std::string backend = "cpu";  ///< cpu, cuda, or ref: the slow, literal oracle
   std::string isa = "auto";     ///< kernels of the cpu backend: auto, avx2, avx512, vnni, amx
   int threads = 0;              ///< compute threads; 0: one for each processor
 

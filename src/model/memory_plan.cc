@@ -1,9 +1,6 @@
 #include "model/memory_plan.h"
 
 #include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <limits>
 #include <string>
 
 #include <fmt/format.h>
@@ -32,21 +29,6 @@ int64_t scratch_bytes_per_row(const ModelConfig& config) {
   return streams + sublayer + config.hidden_size * 16;
 }
 
-/// The number after `key` in a file of "key: value" or bare values; nothing when there is none.
-int64_t number_in(const std::string& path, const std::string& key) {
-  std::ifstream file(path);
-  std::string word;
-  while (file >> word) {
-    if (!key.empty() && word != key) continue;
-    if (!key.empty()) file >> word;
-    const bool digits = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-      return c >= '0' && c <= '9';
-    });
-    return digits && word.size() < 19 ? std::stoll(word) : -1;
-  }
-  return -1;
-}
-
 }  // namespace
 
 MemoryPlan plan_memory(
@@ -66,16 +48,6 @@ MemoryPlan plan_memory(
       limits.num_logit_rows > 0 ? limits.num_logit_rows : limits.num_sequences;
   plan.logits = num_logit_rows * config.vocab_size * static_cast<int64_t>(sizeof(float));
   return plan;
-}
-
-int64_t available_memory() {
-  constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
-  const int64_t kilobytes = number_in("/proc/meminfo", "MemAvailable:");
-  const int64_t machine = kilobytes < 0 ? kUnknown : kilobytes * 1024;
-  const int64_t limit = number_in("/sys/fs/cgroup/memory.max", "");
-  const int64_t used = number_in("/sys/fs/cgroup/memory.current", "");
-  const int64_t group = limit < 0 || used < 0 ? kUnknown : std::max<int64_t>(0, limit - used);
-  return std::min(machine, group);
 }
 
 void require_fit(const MemoryPlan& plan, const MemoryLimits& limits, int64_t available) {

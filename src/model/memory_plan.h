@@ -36,10 +36,6 @@ MemoryPlan plan_memory(
     const checkpoint::Checkpoint& checkpoint, const ops::OpTable& ops, const MemoryLimits& limits
 );
 
-/// Bytes that a new program may use now without swapping (MemAvailable), at most the limit of this
-/// process's control group. INT64_MAX when the system does not say.
-int64_t available_memory();
-
 /// Throws Error{kOutOfMemory} naming every part of the plan when it exceeds `available`.
 void require_fit(const MemoryPlan& plan, const MemoryLimits& limits, int64_t available);
 

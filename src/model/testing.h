@@ -9,6 +9,7 @@
 
 #include "base/isa.h"
 #include "model/model.h"
+#include "ops/place.h"
 
 namespace di::model::testing {
 
@@ -105,7 +106,8 @@ class Rig {
   Rig(const TestModel& model, int num_threads, const Replay& replay = {})
       : model_(model),
         pool_(num_threads),
-        cache_(cache::make_layout(model.config()), kBlocks, kSlots),
+        exec_(pool_, model.ops().memory()),
+        cache_(cache::make_layout(model.config()), kBlocks, kSlots, model.ops().memory()),
         options_{.replay = replay} {}
 
   cache::KvCache& cache() { return cache_; }
@@ -127,13 +129,14 @@ class Rig {
 
   /// One pass. Every row gets logits; under bounded replay the last prompt row and those after it.
   void step(const std::vector<Piece>& pieces) {
+    const Arena::Scope scope(exec_->scratch);
     Step step;
     std::vector<std::vector<RowEmbedding>> embeddings(pieces.size());
     for (std::size_t i = 0; i < pieces.size(); ++i)
       step.sequences.push_back(input(pieces[i], embeddings[i]));
-    const Arena::Scope scope(scratch_);
-    const StepOutput output = forward(model_.model(), step, cache_, model_.ops(), exec_, options_);
-    const float* next = output.logits.data;
+    const StepOutput output = forward(model_.model(), step, cache_, model_.ops(), *exec_, options_);
+    const std::vector<float> logits = ops::fetch(*exec_, output.logits);
+    const float* next = logits.data();
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       const LogitRows wanted = step.sequences[i].logits;
       const int64_t rows = wanted == LogitRows::kAll    ? pieces[i].count
@@ -147,13 +150,14 @@ class Rig {
   }
 
   /// Every byte of the caches that a later row of the lane could read.
-  std::vector<std::byte> cache_bytes(const Lane& lane) const {
+  std::vector<std::byte> cache_bytes(const Lane& lane) {
+    const auto cache = cache_.on_host(exec_->stream);
     std::vector<std::byte> bytes;
     const ModelConfig& config = model_.config();
     for (int64_t l = 0; l < config.num_hidden_layers; ++l) {
       const LayerRole& role = model_.model().roles[static_cast<std::size_t>(l)];
-      append_window(lane, l, bytes);
-      if (role.is_kv_source) append_entries(lane, l, role.ratio, bytes);
+      append_window(*cache, lane, l, bytes);
+      if (role.is_kv_source) append_entries(*cache, lane, l, role.ratio, bytes);
     }
     return bytes;
   }
@@ -162,7 +166,13 @@ class Rig {
   static constexpr int64_t kSlots = 6;
   static constexpr int64_t kBlocks = 36;
 
-  SequenceInput input(const Piece& piece, std::vector<RowEmbedding>& embeddings) const {
+  /// `values` where ops read them, in scratch.
+  template <class T>
+  std::span<const T> placed(std::span<const T> values) {
+    return {ops::place(*exec_, values).data, values.size()};
+  }
+
+  SequenceInput input(const Piece& piece, std::vector<RowEmbedding>& embeddings) {
     Lane& lane = *piece.lane;
     const Timeline& timeline = lane.timeline;
     const auto fed = static_cast<std::size_t>(lane.fed);
@@ -176,15 +186,15 @@ class Rig {
     const bool replays = options_.replay.mode != Replay::Mode::kOff;
     const bool ends_prompt = lane.fed + piece.count >= timeline.prompt_length;
     return {
-        .tokens = std::span(timeline.tokens).first(fed + count),
+        .tokens = placed(std::span(timeline.tokens).first(fed + count)),
         .start = lane.fed,
         .slot = lane.state.slot(),
-        .block_table = lane.state.block_table().data(),
+        .block_table = placed(std::span(lane.state.block_table())).data(),
         .prompt_length = timeline.prompt_length,
         .logits = !replays      ? LogitRows::kAll
                   : ends_prompt ? LogitRows::kLast
                                 : LogitRows::kNone,
-        .is_image = std::span(timeline.is_image).first(fed + count),
+        .is_image = placed(std::span(timeline.is_image).first(fed + count)),
         .embeddings = embeddings};
   }
 
@@ -192,9 +202,11 @@ class Rig {
     bytes.insert(bytes.end(), from, from + count);
   }
 
-  void append_window(const Lane& lane, int64_t l, std::vector<std::byte>& bytes) const {
+  void append_window(
+      const cache::KvCache& cache, const Lane& lane, int64_t l, std::vector<std::byte>& bytes
+  ) const {
     const ModelConfig& config = model_.config();
-    const ops::RingView ring = cache_.ring(l);
+    const ops::RingView ring = cache.ring(l);
     const bool narrowed =
         options_.replay.mode != Replay::Mode::kOff && l >= first_decoder_layer(config);
     const int64_t visible = narrowed ? lane.timeline.prompt_length - options_.replay.keep : 0;
@@ -204,10 +216,15 @@ class Rig {
       append(ring.at(lane.state.slot(), p), ring.record_bytes, bytes);
   }
 
-  void append_entries(const Lane& lane, int64_t l, int64_t ratio, std::vector<std::byte>& bytes)
-      const {
-    const ops::PagedView kv = cache_.compressed(l);
-    const ops::PagedView keys = cache_.index_keys(l);
+  void append_entries(
+      const cache::KvCache& cache,
+      const Lane& lane,
+      int64_t l,
+      int64_t ratio,
+      std::vector<std::byte>& bytes
+  ) const {
+    const ops::PagedView kv = cache.compressed(l);
+    const ops::PagedView keys = cache.index_keys(l);
     const int64_t scale_bytes = keys.record_bytes / 16;
     for (int64_t j = 0; j < lane.fed / ratio; ++j) {
       const std::byte* section = keys.section(lane.state.block_table().data(), j);
@@ -220,15 +237,14 @@ class Rig {
           bytes
       );
     }
-    const ops::RingView carry = cache_.carry(l);
+    const ops::RingView carry = cache.carry(l);
     for (int64_t p = lane.fed / ratio * ratio; p < lane.fed; ++p)
       append(carry.at(lane.state.slot(), p), carry.record_bytes, bytes);
   }
 
   const TestModel& model_;
   ThreadPool pool_;
-  Arena scratch_;
-  ops::Exec exec_{pool_, scratch_};
+  ops::OwnedExec exec_;
   cache::KvCache cache_;
   ForwardOptions options_;
 };

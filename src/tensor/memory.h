@@ -32,6 +32,14 @@ class Memory {
 
   /// Returns when all that `stream` holds is done.
   virtual void wait(Stream stream) const = 0;
+
+  /// A queue of its own; nullptr where ops need none.
+  virtual std::shared_ptr<CUstream_st> make_stream() const = 0;
+
+  /// Bytes that may be taken now: of the device's free memory, or of the machine's without swapping
+  /// (MemAvailable) and within the limit of this process's control group. INT64_MAX when nobody
+  /// says.
+  virtual int64_t available() const = 0;
 };
 
 /// The machine's own memory. Pages are committed when they are first written.

@@ -181,11 +181,13 @@ Record run_case(
 
   Record record;
   Recorder recorder(request, record);
-  Arena scratch;
-  ops::Exec exec{pool, scratch};
+  ops::OwnedExec owned_exec(pool, ops.memory());
+  ops::Exec& exec = *owned_exec;
   const auto tokens = static_cast<int64_t>(prompt.size() + decode.size());
   const int64_t blocks = (tokens + cache::kBlockTokens - 1) / cache::kBlockTokens;
-  cache::KvCache cache(cache::make_layout(loaded.model.config), blocks, /*num_slots=*/1);
+  cache::KvCache cache(
+      cache::make_layout(loaded.model.config), blocks, /*num_slots=*/1, ops.memory()
+  );
   model::Session session(
       loaded.model,
       cache,
@@ -215,13 +217,13 @@ Record run_case(
     );
     begin += count;
   }
-  record_caches("cache", loaded.model, cache, session, record);
+  record_caches("cache", loaded.model, *cache.on_host(exec.stream), session, record);
 
   recorder.begin("decode");
   for (std::size_t i = 0; i + 1 < decode.size(); ++i) {
     append_logits(record, "decode.logits", session.feed(std::span(decode).subspan(i, 1)), vocab);
   }
-  record_caches("cache_end", loaded.model, cache, session, record);
+  record_caches("cache_end", loaded.model, *cache.on_host(exec.stream), session, record);
   return record;
 }
 

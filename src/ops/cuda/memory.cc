@@ -24,6 +24,12 @@ void copy_async(void* to, const void* from, int64_t bytes, Stream stream) {
   );
 }
 
+std::shared_ptr<CUstream_st> new_stream() {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return {stream, [](cudaStream_t s) { cudaStreamDestroy(s); }};
+}
+
 class DeviceMemory final : public Memory {
  public:
   bool is_host() const override { return false; }
@@ -42,6 +48,15 @@ class DeviceMemory final : public Memory {
 
   void wait(Stream stream) const override {
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  }
+
+  std::shared_ptr<CUstream_st> make_stream() const override { return new_stream(); }
+
+  int64_t available() const override {
+    std::size_t available = 0;
+    std::size_t total = 0;
+    check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo");
+    return static_cast<int64_t>(available);
   }
 };
 
@@ -65,6 +80,9 @@ class PinnedMemory final : public Memory {
   void wait(Stream stream) const override {
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
+
+  std::shared_ptr<CUstream_st> make_stream() const override { return new_stream(); }
+  int64_t available() const override { return host_memory().available(); }
 };
 
 }  // namespace

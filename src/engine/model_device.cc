@@ -1,4 +1,4 @@
-#include "engine/cpu_device.h"
+#include "engine/model_device.h"
 
 #include <algorithm>
 #include <exception>
@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "engine/clock.h"
+#include "ops/place.h"
 #include "ops/traced_ops.h"
 
 namespace di::engine {
@@ -21,16 +22,26 @@ std::span<const float> row_of(const View<const float, 2>& logits, int64_t row) {
 
 }  // namespace
 
-CpuDevice::CpuDevice(const DeviceParts& parts)
+ModelDevice::ModelDevice(const DeviceParts& parts)
     : model_(parts.model),
       ops_(parts.ops),
       cache_(parts.cache),
-      exec_{parts.pool, scratch_, nullptr},
+      owned_exec_(parts.pool, parts.ops.memory()),
+      exec_(*owned_exec_),
+      slot_tokens_(
+          parts.ops.memory(), parts.cache.slot_pool().size(), parts.context, "the sequences' tokens"
+      ),
+      slot_blocks_(
+          parts.ops.memory(),
+          parts.cache.slot_pool().size(),
+          ceil_div(parts.context, cache::kBlockTokens),
+          "block tables"
+      ),
       replay_(parts.replay),
       entries_(static_cast<std::size_t>(parts.cache.slot_pool().size())),
       expert_counter_(parts.model.config.moe.n_routed_experts) {}
 
-StepResult CpuDevice::run(const StepInputs& inputs) {
+StepResult ModelDevice::run(const StepInputs& inputs) {
   StepResult result;
   const double start = steady_seconds();
   try {
@@ -45,14 +56,14 @@ StepResult CpuDevice::run(const StepInputs& inputs) {
   return result;
 }
 
-void CpuDevice::end_all(const StepInputs& inputs) {
+void ModelDevice::end_all(const StepInputs& inputs) {
   for (const SequenceOrder& order : inputs.sequences)
     entries_[static_cast<std::size_t>(order.rows.slot)].ended = true;
   for (const ForkOrder& order : inputs.forks)
     entries_[static_cast<std::size_t>(order.fork.child_slot)].ended = true;
 }
 
-StepResult CpuDevice::run_checked(const StepInputs& inputs) {
+StepResult ModelDevice::run_checked(const StepInputs& inputs) {
   step_.sequences.clear();
   runs_.clear();
   draws_.clear();
@@ -66,9 +77,9 @@ StepResult CpuDevice::run_checked(const StepInputs& inputs) {
   for (const SequenceOrder& order : inputs.sequences)
     add_rows(order, *next++);
   if (!step_.sequences.empty()) {
-    const Arena::Scope scratch_scope(scratch_);
-    const model::StepOutput output = forward(inputs);
-    end_astray(output);
+    const Arena::Scope scratch_scope(exec_.scratch);
+    const Output output = compute(inputs);
+    end_astray(output.finite);
     const TraceScope scope(
         inputs.trace.get(), track_of(inputs), "draw", {{"rows", std::ssize(draws_)}}
     );
@@ -82,27 +93,38 @@ StepResult CpuDevice::run_checked(const StepInputs& inputs) {
   return result;
 }
 
-model::StepOutput CpuDevice::forward(const StepInputs& inputs) {
-  const model::ForwardOptions options{.replay = replay_, .observer = &expert_counter_};
+ModelDevice::Output ModelDevice::compute(const StepInputs& inputs) {
+  const model::StepOutput output = forward(inputs);
+  Output result{.finite = ops::fetch(exec_, output.finite), .fetched = {}, .logits = output.logits};
+  if (!ops_.memory().is_host()) {
+    result.fetched = ops::fetch(exec_, output.logits);
+    result.logits.data = result.fetched.data();
+  }
+  return result;
+}
+
+model::StepOutput ModelDevice::forward(const StepInputs& inputs) {
+  model::ForwardOptions options{.replay = replay_};
+  if (ops_.memory().is_host()) options.observer = &expert_counter_;
   if (inputs.trace == nullptr) {
     return model::forward(model_, step_, cache_, ops_, exec_, options);
   }
   const TraceRecorder::Track track = track_of(inputs);
   const TraceScope scope(inputs.trace.get(), track, "forward", {{"step", inputs.step}});
   ops::TracedOps traced(ops_, *inputs.trace, track);
-  ops::Exec watched{exec_.pool, exec_.scratch, &traced};
+  ops::Exec watched{exec_.pool, exec_.scratch, &traced, exec_.stream};
   return model::forward(model_, step_, cache_, traced.table(), watched, options);
 }
 
-void CpuDevice::end_astray(const model::StepOutput& output) {
+void ModelDevice::end_astray(const std::vector<uint8_t>& finite) {
   for (std::size_t s = 0; s < runs_.size(); ++s) {
-    if (output.finite(s) != 0) continue;
+    if (finite[s] != 0) continue;
     runs_[s].entry->ended = true;
     runs_[s].result->end = DrawEnd::kNotFinite;
   }
 }
 
-void CpuDevice::start(
+void ModelDevice::start(
     Entry& entry, std::shared_ptr<const Admission> admission, std::vector<int32_t> blocks
 ) {
   entry.tokens = admission->tokens;
@@ -120,19 +142,21 @@ void CpuDevice::start(
   entry.admission = std::move(admission);
 }
 
-bool CpuDevice::wants_scores(const Entry& entry, const sched::PlannedSequence& rows) const {
+bool ModelDevice::wants_scores(const Entry& entry, const sched::PlannedSequence& rows) const {
   const Admission& admission = *entry.admission;
   const int64_t last_scored_row = admission.num_prompt_tokens - 2;
   return admission.scores_prompt && rows.start <= last_scored_row &&
          rows.start + rows.num_rows > admission.num_prompt_logprobs;
 }
 
-void CpuDevice::add_rows(const SequenceOrder& order, SequenceResult& result) {
+void ModelDevice::add_rows(const SequenceOrder& order, SequenceResult& result) {
   const sched::PlannedSequence& rows = order.rows;
   result.id = rows.id;
   Entry& entry = entries_[static_cast<std::size_t>(rows.slot)];
   if (rows.admitted) {
     start(entry, order.admission, rows.new_blocks);
+    slot_tokens_.restart(rows.slot);
+    slot_blocks_.restart(rows.slot);
   } else {
     entry.block_table.insert(
         entry.block_table.end(), rows.new_blocks.begin(), rows.new_blocks.end()
@@ -144,12 +168,12 @@ void CpuDevice::add_rows(const SequenceOrder& order, SequenceResult& result) {
   }
   DI_CHECK(rows.start + rows.num_rows <= std::ssize(entry.tokens), "a row's token is known");
   const bool scores = wants_scores(entry, rows);
-  const std::span<const int32_t> tokens(entry.tokens);
+  const int32_t* tokens = slot_tokens_.update(rows.slot, entry.tokens, exec_.stream);
   step_.sequences.push_back(
-      {.tokens = tokens.first(static_cast<std::size_t>(rows.start + rows.num_rows)),
+      {.tokens = {tokens, static_cast<std::size_t>(rows.start + rows.num_rows)},
        .start = rows.start,
        .slot = rows.slot,
-       .block_table = entry.block_table.data(),
+       .block_table = slot_blocks_.update(rows.slot, entry.block_table, exec_.stream),
        .prompt_length = entry.admission->num_prompt_tokens,
        .logits = scores         ? model::LogitRows::kAll
                  : rows.samples ? model::LogitRows::kLast
@@ -168,11 +192,13 @@ void CpuDevice::add_rows(const SequenceOrder& order, SequenceResult& result) {
   if (rows.samples) draws_.push_back({&entry, &result, num_logit_rows_++});
 }
 
-void CpuDevice::add_fork(const ForkOrder& order, SequenceResult& result) {
+void ModelDevice::add_fork(const ForkOrder& order, SequenceResult& result) {
   const sched::Fork& fork = order.fork;
   result.id = fork.child;
-  cache_.copy_slot(fork.parent_slot, fork.child_slot);
-  if (fork.tail_from >= 0) cache_.copy_block(fork.tail_from, fork.tail_to);
+  cache_.copy_slot(fork.parent_slot, fork.child_slot, exec_.stream);
+  if (fork.tail_from >= 0) cache_.copy_block(fork.tail_from, fork.tail_to, exec_.stream);
+  slot_tokens_.restart(fork.child_slot);
+  slot_blocks_.restart(fork.child_slot);
   Entry& child = entries_[static_cast<std::size_t>(fork.child_slot)];
   start(child, order.admission, fork.blocks);
   const Entry* parent = &entries_[static_cast<std::size_t>(fork.parent_slot)];
@@ -185,7 +211,7 @@ void CpuDevice::add_fork(const ForkOrder& order, SequenceResult& result) {
   draws_.push_back({&child, &result, logits_row});
 }
 
-void CpuDevice::draw(const View<const float, 2>& logits) {
+void ModelDevice::draw(const View<const float, 2>& logits) {
   const auto run = [&](int64_t begin, int64_t end) {
     std::vector<double> scratch;
     for (int64_t i = begin; i < end; ++i) {
@@ -216,7 +242,7 @@ void CpuDevice::draw(const View<const float, 2>& logits) {
   exec_.pool.parallel_for(count, std::max<int64_t>(1, ceil_div(count, num_threads)), run);
 }
 
-void CpuDevice::score(const View<const float, 2>& logits) {
+void ModelDevice::score(const View<const float, 2>& logits) {
   for (const PlannedScores& planned : scores_) {
     if (planned.entry->ended) continue;
     std::vector<sampling::Draw>& scores = planned.result->prompt_scores;

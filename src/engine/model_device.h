@@ -1,4 +1,5 @@
-// CpuDevice: steps on this machine's processors, with the op table of `cpu` or `ref`.
+// ModelDevice: steps by the model's forward pass, on the op table of any backend; tokens are drawn
+// on the processor.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 
 #include "engine/device.h"
 #include "engine/expert_counter.h"
+#include "engine/slot_arrays.h"
 #include "ops/exec.h"
 
 namespace di::engine {
@@ -14,9 +16,9 @@ namespace di::engine {
 /// What it keeps between steps is a table with one entry a slot.
 ///
 /// Thread: one at a time.
-class CpuDevice final : public Device {
+class ModelDevice final : public Device {
  public:
-  explicit CpuDevice(const DeviceParts& parts);
+  explicit ModelDevice(const DeviceParts& parts);
 
   StepResult run(const StepInputs& inputs) override;
 
@@ -52,9 +54,17 @@ class CpuDevice final : public Device {
     int64_t count = 0;
   };
 
+  /// What a step yields, where the processor reads it.
+  struct Output {
+    std::vector<uint8_t> finite;  ///< model::StepOutput::finite
+    std::vector<float> fetched;   ///< behind `logits`, unless they lie in the scratch
+    View<const float, 2> logits;
+  };
+
+  Output compute(const StepInputs& inputs);
   model::StepOutput forward(const StepInputs& inputs);
   /// Ends the sequences whose rows are not finite.
-  void end_astray(const model::StepOutput& output);
+  void end_astray(const std::vector<uint8_t>& finite);
   void start(Entry& entry, std::shared_ptr<const Admission> admission, std::vector<int32_t> blocks);
   bool wants_scores(const Entry& entry, const sched::PlannedSequence& rows) const;
   void add_rows(const SequenceOrder& order, SequenceResult& result);
@@ -68,8 +78,10 @@ class CpuDevice final : public Device {
   const model::Model& model_;
   const ops::OpTable& ops_;
   cache::KvCache& cache_;
-  Arena scratch_;
-  ops::Exec exec_;
+  ops::OwnedExec owned_exec_;
+  ops::Exec& exec_;
+  SlotArrays slot_tokens_;
+  SlotArrays slot_blocks_;
   model::Replay replay_;
   std::vector<Entry> entries_;  // [slots]
   ExpertCounter expert_counter_;
