@@ -8,7 +8,6 @@
 #pragma once
 
 #include "ops/cuda/attention_softmax.cuh"
-#include "ops/cuda/pipeline.cuh"
 
 namespace di::ops::cuda::rows {
 
@@ -33,6 +32,9 @@ struct Shared {
   uint64_t empty[kStages][2];
   uint64_t weights_full[2];
   uint64_t weights_empty[2];
+  uint64_t queries_full;
+  uint64_t inverse_full;
+  uint64_t logits_done[2];
 };
 
 /// Dynamic shared memory: Shared, one bit and one PackedKey a slot, and the alignment's slack.
@@ -49,13 +51,16 @@ __device__ inline int blocks_of(int slots) {
 __device__ inline void initialise(Shared& shared) {
   for (int stage = 0; stage < kStages; ++stage) {
     for (int half = 0; half < 2; ++half) {
-      barrier_init(&shared.full[stage][half], 2);
+      barrier_init(&shared.full[stage][half], 4);
       barrier_init(&shared.empty[stage][half], 4);
     }
   }
+  barrier_init(&shared.queries_full, 4);
+  barrier_init(&shared.inverse_full, 4);
   for (int i = 0; i < 2; ++i) {
     barrier_init(&shared.weights_full[i], 4);
     barrier_init(&shared.weights_empty[i], 4);
+    barrier_init(&shared.logits_done[i], 4);
   }
   barrier_init_fence();
 }
@@ -83,36 +88,46 @@ class Producer {
       const int blocks = blocks_of(slots);
       RawPiece raw[kAhead];
 #pragma unroll
-      for (int item = 0; item < kAhead; ++item)
-        raw[item] = load(item);
+      for (int i = 0; i < kAhead; ++i)
+        raw[i] = load(0, i);
       for (int block = 0; block < blocks; ++block) {
-        barrier_wait(&shared_.empty[place_.slot][half()], place_.parity ^ 1);
-#pragma unroll
-        for (int item = 0; item < kItems; ++item) {
-          place(block * kItems + item, raw[item % kAhead]);
-          const int next = block * kItems + item + kAhead;
-          if (next < blocks * kItems) raw[item % kAhead] = load(next);
-        }
         if (warp_ == 0 && lane_ == 0) {
+          barrier_wait(&shared_.empty[place_.slot][0], place_.parity ^ 1);
           shared_.used[place_.slot] = uint64_t{used_[2 * block]} | uint64_t{used_[2 * block + 1]}
                                                                        << 32;
         }
-        fence_async_proxy();
-        warp_arrive(&shared_.full[place_.slot][half()]);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          barrier_wait(&shared_.empty[place_.slot][half], place_.parity ^ 1);
+#pragma unroll
+          for (int i = 0; i < kAhead; ++i) {
+            const int item = 2 * block + half;
+            place(half, i, raw[i]);
+            if (item + 1 < 2 * blocks) raw[i] = load(item + 1, i);
+          }
+          fence_async_proxy();
+          warp_arrive(&shared_.full[place_.slot][half]);
+        }
         place_.advance();
       }
     }
   }
 
  private:
-  static constexpr int kItems = 8;  // pieces of a thread in a block, eight keys apart
-  static constexpr int kAhead = 4;  // pieces on their way
+  static constexpr int kAhead = 4;  // pieces of a thread in half a tile, eight keys apart
 
-  __device__ int half() const {
-    return warp_ / 2;
+  /// The thread's piece i in a half tile; half tiles of a row are counted through. Warps 0 and 1
+  /// take keys 0 to 31, the others the rest; lanes of a piece take eight keys.
+  __device__ RawPiece load(int half_tile, int i) const {
+    const int key = half_tile / 2 * kBlockKeys + (warp_ / 2 * kAhead + i) * 8 + lane_ % 8;
+    const int piece = half_tile % 2 * (kPieces / 2) + warp_ % 2 * 4 + lane_ / 8;
+    return load_piece(keys_[key], piece);
   }
-  __device__ int piece() const {
-    return warp_ * 4 + lane_ / 8;
+
+  __device__ void place(int half, int i, const RawPiece& raw) const {
+    unsigned char* block =
+        shared_.keys[place_.slot] + half * kHalfBytes + (warp_ % 2 * 2 + lane_ / 16) * kColumnBytes;
+    place_piece(block + (warp_ / 2 * kAhead + i) * 8 * 128, lane_ % 8, lane_ / 8 % 2, raw);
   }
 
   /// Resolves the row's list; slots up to the last used one.
@@ -121,6 +136,7 @@ class Producer {
     named_barrier(1, 128);  // nobody reads the former list any more
     int last = 0;
     const int rounded = (list.slots() + kBlockKeys - 1) / kBlockKeys * kBlockKeys;
+#pragma unroll 2
     for (int slot = warp_ * 32 + lane_; slot < rounded; slot += 128) {
       const PackedKey key = slot < list.slots() ? pack_key(list[slot]) : 0;
       keys_[slot] = key;
@@ -142,17 +158,6 @@ class Producer {
       named_barrier(1, 128);
     }
     return last;
-  }
-
-  /// This thread's piece number `item` of the row.
-  __device__ RawPiece load(int item) const {
-    return load_piece(keys_[item * 8 + lane_ % 8], piece());
-  }
-
-  __device__ void place(int item, const RawPiece& raw) const {
-    unsigned char* block = shared_.keys[place_.slot] + piece() / 2 * kColumnBytes;
-    const bool fp8 = is_fp8(keys_[item * 8 + lane_ % 8]);
-    place_piece(block, item % kItems * 8 + lane_ % 8, piece() % 2, fp8, raw);
   }
 
   const AttentionCall& call_;
@@ -282,12 +287,11 @@ __device__ inline void consume_left(const AttentionCall& call, Shared& shared, i
   RingPlace<kStages> place;
   RingPlace<2> weights;
   int number = 0;
+#ifdef LATE
+  RingPlace<2> logits;
+#endif
   for (int row = static_cast<int>(blockIdx.x); row < call.rows; row += gridDim.x, ++number) {
-    load_queries<256>(
-        shared.q, call.q + static_cast<int64_t>(row) * call.heads * kTileDim, call.heads, thread
-    );
-    fence_async_proxy();
-    named_barrier(2, 256);
+    barrier_wait(&shared.queries_full, number & 1);
     Values values;
     Running running;
     int blocks = 1;
@@ -296,6 +300,12 @@ __device__ inline void consume_left(const AttentionCall& call, Shared& shared, i
       float s[32];
       uint32_t p[4][4];
       block_logits(shared, place, s);
+#ifdef LATE
+      if (block > 0) {
+        warp_arrive(&shared.logits_done[logits.slot]);
+        logits.advance();
+      }
+#endif
       if (block == 0) {
         slots = shared.slots[number % kRowsAhead];
         blocks = blocks_of(slots);
@@ -333,31 +343,35 @@ __device__ inline void consume_left(const AttentionCall& call, Shared& shared, i
       inverse[side] = slots == 0 ? 0.0f : static_cast<float>(1 << kKeyShift) / denominator;
       if (lane % 4 == 0) shared.inverse[head + side * 8] = inverse[side];
     }
-    named_barrier(3, 256);
+    warp_arrive(&shared.inverse_full);
     values.store(call, row, 0, inverse[0], inverse[1], thread);
   }
 }
 
-/// The second consumer: channels 256 to 511.
+/// The second consumer: channels 256 to 511; and the queries of the next row, as soon as the
+/// logits of this one are complete.
 __device__ inline void consume_right(const AttentionCall& call, Shared& shared, int thread) {
   const int head = thread / 32 * 16 + thread % 32 / 4;
+  const Queries<4> queries(shared.q, thread / 32, thread % 32);
+  const int64_t row_size = static_cast<int64_t>(call.heads) * kTileDim;
   RingPlace<kStages> place;
   RingPlace<2> weights;
   int number = 0;
+#ifdef LATE
+  RingPlace<2> logits;
+#endif
+  queries.begin(call.q + blockIdx.x * row_size, call.heads);
+  queries.finish();
+  warp_arrive(&shared.queries_full);
   for (int row = static_cast<int>(blockIdx.x); row < call.rows; row += gridDim.x, ++number) {
-    load_queries<256>(
-        shared.q,
-        call.q + static_cast<int64_t>(row) * call.heads * kTileDim,
-        call.heads,
-        thread + 128
-    );
-    fence_async_proxy();
-    named_barrier(2, 256);
+    const int next = row + static_cast<int>(gridDim.x);
     Values values;
     int blocks = 1;
     for (int block = 0; block < blocks; ++block) {
       barrier_wait(&shared.weights_full[weights.slot], weights.parity);
       if (block == 0) blocks = blocks_of(shared.slots[number % kRowsAhead]);
+      if (block + 1 == blocks && next < call.rows)
+        queries.begin(call.q + next * row_size, call.heads);
       uint32_t p[4][4];
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
@@ -367,6 +381,12 @@ __device__ inline void consume_right(const AttentionCall& call, Shared& shared, 
         p[step][2] = a.z;
         p[step][3] = a.w;
       }
+#ifdef LATE
+      if (block + 1 < blocks) {
+        barrier_wait(&shared.logits_done[logits.slot], logits.parity);
+        logits.advance();
+      }
+#endif
       const float upper = shared.decay[weights.slot][head];
       const float lower = shared.decay[weights.slot][head + 8];
       warp_arrive(&shared.weights_empty[weights.slot]);
@@ -376,12 +396,16 @@ __device__ inline void consume_right(const AttentionCall& call, Shared& shared, 
       warp_arrive(&shared.empty[place.slot][1]);
       place.advance();
     }
-    named_barrier(3, 256);
+    if (next < call.rows) {
+      queries.finish();
+      warp_arrive(&shared.queries_full);
+    }
+    barrier_wait(&shared.inverse_full, number & 1);
     values.store(call, row, 1, shared.inverse[head], shared.inverse[head + 8], thread);
   }
 }
 
-/// Grid: any number of blocks; the rows go round among them.
+/// Grid: at most as many blocks as rows; the rows go round among them.
 __global__ void __launch_bounds__(kThreads, 1)
     attention(const __grid_constant__ AttentionCall call) {
   extern __shared__ unsigned char memory[];

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "ops/cuda/attention_tile.cuh"
-#include "ops/cuda/vectors.cuh"
 
 namespace di::ops::cuda {
 

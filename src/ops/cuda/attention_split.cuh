@@ -8,7 +8,6 @@
 #pragma once
 
 #include "ops/cuda/attention_softmax.cuh"
-#include "ops/cuda/pipeline.cuh"
 
 namespace di::ops::cuda::split {
 
@@ -42,7 +41,7 @@ struct Shared {
   unsigned char values[kBlocks][kValueBytes];
   PackedKey list[kOwnKeys];
   float own_maxima[kOwnGroups][kTileRows];  // read by the other blocks
-  int slots;
+  int warp_slots[4];                        // up to the last used one that a warp saw
 };
 
 inline constexpr int kSharedBytes = static_cast<int>(sizeof(Shared)) + 1024;
@@ -90,23 +89,20 @@ __device__ inline void gather(
   }
 }
 
-/// The block's keys, 80 from kOwnKeys · rank on.
+/// The block's keys, 80 from kOwnKeys · rank on. The caller makes them visible to the tensor cores.
 __device__ inline void load_keys(Shared& shared) {
   constexpr int kItems = kOwnKeys * kPieces / kThreads;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int piece = warp % 4 * 4 + lane / 8;
   RawPiece raw[kItems];
-  PackedKey keys[kItems];
+#pragma unroll
+  for (int item = 0; item < kItems; ++item)
+    raw[item] = load_piece(shared.list[(item * 2 + warp / 4) * 8 + lane % 8], piece);
 #pragma unroll
   for (int item = 0; item < kItems; ++item) {
-    keys[item] = shared.list[(item * 2 + warp / 4) * 8 + lane % 8];
-    raw[item] = load_piece(keys[item], piece);
-  }
-#pragma unroll
-  for (int item = 0; item < kItems; ++item) {
-    const int key = (item * 2 + warp / 4) * 8 + lane % 8;
-    place_piece(shared.keys[piece / 2], key, piece % 2, is_fp8(keys[item]), raw[item]);
+    unsigned char* block = shared.keys[piece / 2] + (item * 2 + warp / 4) * 8 * 128;
+    place_piece(block, lane % 8, piece % 2, raw[item]);
   }
 }
 
@@ -116,44 +112,38 @@ class ValueLoader {
   /// Begins to load, and tells the slots up to the last used one.
   __device__ ValueLoader(const KeyList& list, int rank, int thread, Shared& shared)
       : thread_(thread) {
+    PackedKey keys[kItems];
     int last = 0;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const int slot = i * 128 + thread;
-      keys_[i] = slot < list.slots() ? pack_key(list[slot]) : 0;
-      if (keys_[i] != 0) last = slot + 1;
+      keys[i] = slot < list.slots() ? pack_key(list[slot]) : 0;
+      if (keys[i] != 0) last = slot + 1;
     }
     last = __reduce_max_sync(0xffffffffu, last);
-    if (thread % 32 == 0 && last > 0) atomicMax(&shared.slots, last);
+    if (thread % 32 == 0) shared.warp_slots[thread / 32] = last;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        raw_[i][half] = load_piece(keys_[i], rank * 2 + half);
+        raw_[i][half] = load_piece(keys[i], rank * 2 + half);
     }
   }
 
   __device__ void place(Shared& shared) const {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-      const int slot = i * 128 + thread_;
+      const int slot = i * 128 + thread_ / 8 * 8;
+      unsigned char* block = shared.values[slot / kBlockKeys] + slot % kBlockKeys * 128;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        place_piece(
-            shared.values[slot / kBlockKeys],
-            slot % kBlockKeys,
-            half,
-            is_fp8(keys_[i]),
-            raw_[i][half]
-        );
-      }
+      for (int half = 0; half < 2; ++half)
+        place_piece(block, thread_ % 8, half, raw_[i][half]);
     }
   }
 
  private:
   static constexpr int kItems = kMaxKeys / 128;
   int thread_;
-  PackedKey keys_[kItems];
   RawPiece raw_[kItems][2];
 };
 
@@ -334,29 +324,27 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int head = thread / 32 * 16 + thread % 32 / 4;
   const float factor = exponent_factor(call.scale);
-  if (threadIdx.x == 0) shared.slots = 0;
-  const KeyList list(call, row);
-  if (group == 0 && thread < kOwnKeys) {
-    const int slot = rank * kOwnKeys + thread;
-    shared.list[thread] = slot < list.slots() ? pack_key(list[slot]) : 0;
-  }
-  load_queries<kThreads>(
-      shared.q,
-      call.q + static_cast<int64_t>(row) * call.heads * kTileDim,
-      call.heads,
-      static_cast<int>(threadIdx.x)
+  const Queries<kThreads / 32> queries(
+      shared.q, static_cast<int>(threadIdx.x) / 32, static_cast<int>(threadIdx.x) % 32
   );
-  __syncthreads();
+  queries.begin(call.q + static_cast<int64_t>(row) * call.heads * kTileDim, call.heads);
+  const KeyList list(call, row);
   float s[40];
   if (group == 0) {
+    if (thread < kOwnKeys) {
+      const int slot = rank * kOwnKeys + thread;
+      shared.list[thread] = slot < list.slots() ? pack_key(list[slot]) : 0;
+    }
+    __syncthreads();
     load_keys(shared);
-    fence_async_proxy();
+    queries.finish();
     __syncthreads();
     own_logits(shared, thread, s);
   } else {
     const ValueLoader values(list, rank, thread, shared);
+    __syncthreads();
     load_keys(shared);
-    fence_async_proxy();
+    queries.finish();
     __syncthreads();
     values.place(shared);
     fence_async_proxy();
@@ -364,7 +352,9 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
   cluster_arrive();
   cluster_wait();
   gather(shared.own_maxima, shared.softmax.maxima);
-  const int slots = shared.slots;
+  const int slots =
+      max(max(shared.warp_slots[0], shared.warp_slots[1]),
+          max(shared.warp_slots[2], shared.warp_slots[3]));
   const int blocks = max((slots + kBlockKeys - 1) / kBlockKeys, 1);
   __syncthreads();
   if (threadIdx.x < kTileRows)

@@ -11,7 +11,9 @@
 
 #include "ops/cuda/attention_list.cuh"
 #include "ops/cuda/attention_mma.cuh"
+#include "ops/cuda/pipeline.cuh"
 #include "ops/cuda/unpack.cuh"
+#include "ops/cuda/vectors.cuh"
 
 namespace di::ops::cuda {
 
@@ -29,22 +31,19 @@ __device__ inline PackedKey pack_key(const Key& key) {
 /// Bytes of one piece as they come from memory.
 struct RawPiece {
   uint4 codes[2];  // FP4 uses the first
-  uint32_t scale;  // FP4: two E4M3; FP8: one E8M0
+  uint32_t scale;  // FP4: two E4M3; FP8: one E8M0, and kFp8Mark
 };
-
-__device__ inline bool is_fp8(PackedKey key) {
-  return (key & 1) != 0;
-}
+inline constexpr uint32_t kFp8Mark = 1u << 31;
 
 __device__ inline RawPiece load_piece(PackedKey key, int piece) {
   RawPiece raw = {};
   if (key == 0) return raw;
   const auto* record = reinterpret_cast<const uint8_t*>(key & ~PackedKey{1});
-  if (is_fp8(key)) {
+  if ((key & 1) != 0) {
     const auto* codes = reinterpret_cast<const uint4*>(record + piece * 32);
     raw.codes[0] = codes[0];
     raw.codes[1] = codes[1];
-    raw.scale = record[kTileDim + piece];
+    raw.scale = record[kTileDim + piece] | kFp8Mark;
   } else {
     raw.codes[0] = *reinterpret_cast<const uint4*>(record + piece * 16);
     raw.scale = *reinterpret_cast<const uint16_t*>(record + kTileDim / 2 + piece * 2);
@@ -105,7 +104,7 @@ __device__ inline void unpack_piece_fp8(const RawPiece& raw, uint4 (&chunks)[4])
 #pragma unroll
   for (int i = 0; i < 8; ++i)
     carries |= (words[i] & 0x7f7f7f7fu) + 0x01010101u;
-  const uint32_t field = min(raw.scale + (detail::kFp8Bias - kKeyShift), 255u);
+  const uint32_t field = min((raw.scale & 0xff) + (detail::kFp8Bias - kKeyShift), 255u);
   const uint32_t multiplier = (carries & 0x80808080u) != 0 ? 0x7fc07fc0u : multiplier_pair(field);
   uint32_t pairs[4][4];
 #pragma unroll
@@ -133,11 +132,9 @@ __device__ inline void store_piece(
 }
 
 /// Unpacks a piece of a key into its place.
-__device__ inline void place_piece(
-    unsigned char* block, int row, int half, bool fp8, const RawPiece& raw
-) {
+__device__ inline void place_piece(unsigned char* block, int row, int half, const RawPiece& raw) {
   uint4 chunks[4];
-  if (fp8) {
+  if ((raw.scale & kFp8Mark) != 0) {
     unpack_piece_fp8(raw, chunks);
   } else {
     unpack_piece_fp4(raw, chunks);
@@ -145,8 +142,8 @@ __device__ inline void place_piece(
   store_piece(block, row, half, chunks);
 }
 
-/// Permutes 32 channels of a query, sixteen words in the order of memory, into chunks.
-__device__ inline void permute_query(const uint4 (&x)[4], uint4 (&chunks)[4]) {
+/// Permutes 32 channels from the order of memory into chunks.
+__device__ inline void permute_piece(const uint4 (&x)[4], uint4 (&chunks)[4]) {
   uint32_t pairs[4][4];
 #pragma unroll
   for (int t = 0; t < 4; ++t) {
@@ -160,33 +157,65 @@ __device__ inline void permute_query(const uint4 (&x)[4], uint4 (&chunks)[4]) {
     chunks[i] = make_uint4(pairs[i][0], pairs[i][1], pairs[i][2], pairs[i][3]);
 }
 
-/// Loads the queries of one row into a tile; `threads` threads (a multiple of 32) take part, this
-/// one as number `thread`. Heads beyond the model's become zeros.
-template <int kThreads>
-__device__ inline void load_queries(unsigned char* tile, const bf16* q, int heads, int thread) {
-  constexpr int kItems = kTileRows * kPieces / kThreads;
-  uint4 x[kItems][4];
+/// Brings the queries of one row into a tile, by kWarps warps: begin() starts copies in the order
+/// of memory, finish() waits for this warp's and permutes them in place. Heads that the model does
+/// not have become zeros.
+template <int kWarps>
+class Queries {
+ public:
+  __device__ Queries(unsigned char* tile, int warp, int lane)
+      : tile_(tile), warp_(warp), lane_(lane) {}
+
+  __device__ void begin(const bf16* q, int heads) const {
+    const int chunk = warp_ % 4 * 16 + lane_ % 16;
+    const int first = warp_ / 4 * 8 + lane_ / 16;
+    unsigned char* block = tile_ + chunk / 8 * (kTileBytes / 8);
+#pragma unroll 1
+    for (int group = first; group < kTileRows; group += kStride) {
 #pragma unroll
-  for (int item = 0; item < kItems; ++item) {
-    const int unit = (item * kThreads + thread) / 32;  // eight heads of four pieces
-    const int head = unit / 4 * 8 + thread % 8;
-    const int piece = unit % 4 * 4 + thread % 32 / 8;
-    const auto* from = reinterpret_cast<const uint4*>(
-        q + static_cast<int64_t>(head) * kTileDim + piece * kPieceDim
-    );
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      x[item][i] = head < heads ? from[i] : uint4{};
+      for (int head = group; head < group + 8; head += 2) {
+        const bool real = head < heads;
+        copy_async(
+            block + swizzled_offset(head, chunk % 8),
+            q + (real ? head : 0) * kTileDim + chunk * kVector,
+            real
+        );
+      }
+    }
   }
+
+  __device__ void finish() const {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncwarp();
+    const int piece = warp_ % 4 * 4 + lane_ / 8;
+    unsigned char* block = tile_ + piece / 2 * (kTileBytes / 8);
+#pragma unroll 2
+    for (int head = warp_ / 4 * 8 + lane_ % 8; head < kTileRows; head += kStride) {
+      uint4 x[4];
 #pragma unroll
-  for (int item = 0; item < kItems; ++item) {
-    const int unit = (item * kThreads + thread) / 32;
-    const int head = unit / 4 * 8 + thread % 8;
-    const int piece = unit % 4 * 4 + thread % 32 / 8;
-    uint4 chunks[4];
-    permute_query(x[item], chunks);
-    store_piece(tile + piece / 2 * (kTileBytes / 8), head, piece % 2, chunks);
+      for (int i = 0; i < 4; ++i)
+        x[i] = *reinterpret_cast<uint4*>(block + swizzled_offset(head, piece % 2 * 4 + i));
+      uint4 chunks[4];
+      permute_piece(x, chunks);
+      store_piece(block, head, piece % 2, chunks);
+    }
+    fence_async_proxy();
   }
-}
+
+ private:
+  static constexpr int kStride = kWarps * 2;  // four warps take the pieces of eight heads
+
+  /// Sixteen bytes; zeros when there is nothing to copy.
+  __device__ static void copy_async(unsigned char* to, const bf16* from, bool real) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                 "l"(from),
+                 "r"(real ? 16 : 0)
+                 : "memory");
+  }
+
+  unsigned char* tile_;
+  int warp_;
+  int lane_;
+};
 
 }  // namespace di::ops::cuda

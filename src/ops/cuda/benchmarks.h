@@ -30,6 +30,7 @@ double measure(cudaStream_t stream, int repeats, const std::function<void(int)>&
 /// Read rate of the device's memory in bytes a second: the ceiling of everything that streams.
 double measured_read_rate(cudaStream_t stream);
 
-void bench_rows(const BenchReport& report);  ///< norms, streams, hyper-connections, Engram
+void bench_rows(const BenchReport& report);   ///< norms, streams, hyper-connections, Engram
+void bench_index(const BenchReport& report);  ///< scores, selection, compressor
 
 }  // namespace di::ops::cuda

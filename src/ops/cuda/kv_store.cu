@@ -1,99 +1,72 @@
-// A lane takes eight channels, neighbours share a group's largest magnitude by shuffles, and records
-// are written in words. Copies into the ring run a warp a record.
+// A lane takes eight channels, neighbours share a group's largest magnitude, and records are
+// written in words. Copies into the ring run a warp a record.
 #include <algorithm>
 #include <string>
 
 #include "base/error.h"
 #include "ops/cuda/kv_store.h"
 #include "ops/cuda/launch.h"
-#include "ops/cuda/number_formats.cuh"
+#include "ops/cuda/vectors.cuh"
 
 namespace di::ops::cuda {
 namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarp = 32;
-constexpr int kPerThread = 8;  // channels: sixteen bytes of bf16
 
-/// Eight channels of a row and the largest magnitude of the group that `Lanes` neighbours share.
-template <int Lanes>
-struct Piece {
-  float value[kPerThread];
-  float amax = 0;
-
-  __device__ explicit Piece(const bf16* x, bool active) {
-    uint4 words = {};
-    if (active) words = *reinterpret_cast<const uint4*>(x);
-    const uint32_t packed[4] = {words.x, words.y, words.z, words.w};
+/// Records of small models have odd sizes: whole words only where they are aligned.
+template <int kWords>
+__device__ void store_words(uint8_t* to, const uint32_t (&words)[kWords]) {
 #pragma unroll
-    for (int i = 0; i < kPerThread; ++i) {
-      value[i] = __uint_as_float(i % 2 == 0 ? packed[i / 2] << 16 : packed[i / 2] & 0xffff0000u);
-      amax = fmaxf(amax, fabsf(value[i]));
+  for (int i = 0; i < kWords; ++i) {
+    if (reinterpret_cast<uintptr_t>(to) % 4 == 0) {
+      *reinterpret_cast<uint32_t*>(to + 4 * i) = words[i];
+    } else {
+      for (int byte = 0; byte < 4; ++byte)
+        to[4 * i + byte] = static_cast<uint8_t>(words[i] >> (8 * byte));
     }
-#pragma unroll
-    for (int lane = 1; lane < Lanes; lane *= 2)
-      amax = fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, lane));
-  }
-};
-
-/// Bytes of a record need not be aligned to more than their codes: small models have odd sizes.
-template <int Count>
-__device__ void store_bytes(uint8_t* to, const uint8_t (&bytes)[Count]) {
-  if (reinterpret_cast<uintptr_t>(to) % 4 == 0) {
-#pragma unroll
-    for (int i = 0; i < Count; i += 4) {
-      *reinterpret_cast<uint32_t*>(to + i) = uint32_t{bytes[i]} | uint32_t{bytes[i + 1]} << 8 |
-                                             uint32_t{bytes[i + 2]} << 16 |
-                                             uint32_t{bytes[i + 3]} << 24;
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < Count; ++i)
-      to[i] = bytes[i];
   }
 }
 
 /// Channels [d, d + 8) of a Q8 record; all lanes of a warp call it together.
-__device__ void quantize_q8(const bf16* x, int dim, int d, uint8_t* record, bool active) {
-  const Piece<4> piece(x + d, active);
+__device__ void store_q8(const bf16* x, int dim, int d, uint8_t* record, bool active) {
+  float values[kVector] = {};
+  if (active) unpack(load_vector(x + d), values);
+  const Q8Vector q = quantize_q8(values);
   if (!active) return;
-  const uint8_t scale = q8_scale(piece.amax);
-  const float divisor = decode_e8m0(scale);
-  uint8_t codes[kPerThread];
-#pragma unroll
-  for (int i = 0; i < kPerThread; ++i)
-    codes[i] = encode_e4m3(__fdiv_rn(piece.value[i], divisor));
-  store_bytes(record + d, codes);
-  if (d % 32 == 0) record[dim + d / 32] = scale;
+  store_words(record + d, {q.codes.x, q.codes.y});
+  if (d % 32 == 0) record[dim + d / 32] = q.scale;
 }
 
-/// Channels [d, d + 8) of a Q4n record.
-__device__ void quantize_q4n(const bf16* x, int dim, int d, uint8_t* record, bool active) {
-  const Piece<2> piece(x + d, active);
-  if (!active) return;
-  const uint8_t scale = q4n_scale(piece.amax);
-  const float divisor = decode_e4m3(scale);
-  uint8_t codes[kPerThread / 2];
+/// Channels [d, d + 8) of a Q4n record; two lanes share a group.
+__device__ void store_q4n(const bf16* x, int dim, int d, uint8_t* record, bool active) {
+  float values[kVector] = {};
+  if (active) unpack(load_vector(x + d), values);
+  float amax = 0;
 #pragma unroll
-  for (int i = 0; i < kPerThread / 2; ++i) {
-    codes[i] = static_cast<uint8_t>(
-        encode_e2m1(__fdiv_rn(piece.value[2 * i], divisor)) |
-        encode_e2m1(__fdiv_rn(piece.value[2 * i + 1], divisor)) << 4
-    );
-  }
-  store_bytes(record + d / 2, codes);
+  for (int i = 0; i < kVector; ++i)
+    amax = fmaxf(amax, fabsf(values[i]));
+  amax = fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, 1));
+  if (!active) return;
+  const uint8_t scale = q4n_scale(amax);
+  const float divisor = decode_e4m3(scale);
+  uint32_t codes = 0;
+#pragma unroll
+  for (int i = 0; i < kVector; ++i)
+    codes |= uint32_t{encode_e2m1(__fdiv_rn(values[i], divisor))} << (4 * i);
+  store_words(record + d / 2, {codes});
   if (d % 16 == 0) record[dim / 2 + d / 16] = scale;
 }
 
 __global__ void record_rows(
     uint8_t* records, const bf16* kv, int64_t rows, int dim, int64_t record_bytes
 ) {
-  const int per_row = dim / kPerThread;
+  const int per_row = dim / kVector;
   const int64_t piece = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t row = piece / per_row;
   const bool active = row < rows;
-  const int d = static_cast<int>(piece % per_row) * kPerThread;
-  quantize_q8(kv + row * dim, dim, d, records + row * record_bytes, active);
+  const int d = static_cast<int>(piece % per_row) * kVector;
+  store_q8(kv + row * dim, dim, d, records + row * record_bytes, active);
 }
 
 /// One warp a record, walking over its pieces.
@@ -116,12 +89,12 @@ __global__ void store_entries(
       entry.j % cache.entries_per_block * cache.record_bytes
   );
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int first = 0; first < dim; first += kWarp * kPerThread) {
-    const int d = first + lane * kPerThread;
+  for (int first = 0; first < dim; first += kWarp * kVector) {
+    const int d = first + lane * kVector;
     if constexpr (Format == KvFormat::kFp8) {
-      quantize_q8(kv + i * dim, dim, d, record, d < dim);
+      store_q8(kv + i * dim, dim, d, record, d < dim);
     } else {
-      quantize_q4n(kv + i * dim, dim, d, record, d < dim);
+      store_q4n(kv + i * dim, dim, d, record, d < dim);
     }
   }
 }
@@ -166,7 +139,7 @@ void window_records(Exec& exec, const WindowRecords& op) {
   check_width("window_records", dim, 32);
   if (rows == 0) return;
   record_rows<<<
-      blocks_of(rows * dim / kPerThread, kThreads),
+      blocks_of(rows * dim / kVector, kThreads),
       kThreads,
       0,
       static_cast<cudaStream_t>(exec.stream)>>>(

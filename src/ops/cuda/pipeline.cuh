@@ -116,6 +116,47 @@ __device__ inline void tensor_load(
   );
 }
 
+/// The same box into the same place of every CTA of the cluster in `ctas` (a bit each), reporting
+/// to the barrier at the same place of each.
+__device__ inline void tensor_load_multicast(
+    void* to, const CUtensorMap* map, int x, int y, int z, uint64_t* barrier, uint16_t ctas
+) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_address(to)),
+      "l"(map),
+      "r"(x),
+      "r"(y),
+      "r"(z),
+      "r"(shared_address(barrier)),
+      "h"(ctas)
+      : "memory"
+  );
+}
+
+/// Arrives at the barrier at the same place of another CTA of the cluster.
+__device__ inline void barrier_arrive_remote(uint64_t* barrier, int cta) {
+  asm volatile(
+      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}\n" ::"r"(
+          shared_address(barrier)
+      ),
+      "r"(cta)
+      : "memory"
+  );
+}
+
+/// All threads of all CTAs of the cluster meet.
+__device__ inline void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n" ::
+                   : "memory");
+}
+__device__ inline int cluster_rank() {
+  int rank = 0;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
 /// Makes this thread's writes to shared memory visible to tensor cores and copies.
 __device__ inline void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -52,6 +52,13 @@ __device__ inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
   return product;
 }
 
+/// Both rounded to nearest even, `low` in the lower half; a NaN stays one.
+__device__ inline uint32_t round_bf16_pair(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
 /// Eight E2M1 codes of a packed word (order: packing.h) to the four registers of a 64 × 16
 /// fragment. `upper` scales registers 0 and 2 (row r), `lower` 1 and 3 (row r + 8 of the fragment).
 __device__ inline void unpack_fp4(uint32_t q, uint32_t upper, uint32_t lower, uint32_t (&a)[4]) {
