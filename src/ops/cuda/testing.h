@@ -64,7 +64,10 @@ class DeviceArray {
 /// An Exec on a stream of its own, with scratch on the device; and one for the reference.
 class Machine {
  public:
-  Machine() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream"); }
+  Machine() {
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
+    device_exec_.stream = stream_;
+  }
   ~Machine() { cudaStreamDestroy(stream_); }
   Exec& device() { return device_exec_; }
   Exec& host() { return host_exec_; }
@@ -76,7 +79,7 @@ class Machine {
   ThreadPool pool_{4};
   Arena device_scratch_{device_memory()};
   Arena host_scratch_;
-  Exec device_exec_{pool_, device_scratch_, nullptr, stream_};
+  Exec device_exec_{pool_, device_scratch_};
   Exec host_exec_{pool_, host_scratch_};
 };
 

@@ -1,0 +1,56 @@
+// IndexSelect as kernels see it, and the order keys of scores.
+#pragma once
+
+#include "ops/cuda/index_scores.h"
+#include "ops/cuda/vectors.cuh"
+
+namespace di::ops::cuda {
+
+/// IndexSelect without what only the host can call; rows count from the op's first.
+struct IndexCall {
+  IndexScores scores;
+  const uint8_t* q_codes = nullptr;     // [rows, heads, dim / 2]
+  const uint8_t* q_scales = nullptr;    // [rows, heads, dim / 32]
+  const bf16* head_weights = nullptr;   // [rows, heads]
+  const int32_t* candidates = nullptr;  // [rows, width], or nullptr: all entries
+  int width = 0;
+  int block_size = 1;
+  int heads = 0;
+  int dim = 0;
+  PagedView keys;
+  int block_shift = 0;  ///< entries of a block are 2^this, where the fast kernel is used
+  int ratio = 1;
+  const SequenceRows* sequences = nullptr;
+  const int32_t* sequence_of = nullptr;
+  const int64_t* positions = nullptr;
+
+  /// Entries that a row may see.
+  __device__ int visible(int64_t row) const {
+    return static_cast<int>((positions[row] + 1) / ratio);
+  }
+  /// Places of a row with `visible` entries.
+  __device__ int places(int visible) const {
+    if (candidates == nullptr) return visible;
+    return min(width, (visible + block_size - 1) / block_size) * block_size;
+  }
+};
+
+/// The order key of a score: 0 for NaN and −∞, which are never selected; both zeros are equal.
+__device__ inline uint16_t order_key(float score) {
+  const float rounded = low_float(round_pair(score, 0)) + 0.0f;
+  const uint32_t bits = __float_as_uint(rounded);
+  const uint32_t key =
+      (bits ^ (static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31) | 0x80000000u)) >> 16;
+  return rounded > __uint_as_float(0xff800000u) ? static_cast<uint16_t>(key) : uint16_t{0};
+}
+
+/// Above the key of every score.
+inline constexpr uint16_t kFirstOfAll = 0xffff;
+
+/// Scores up to `places` places of a row by the plain kernel.
+void score_entries_plainly(Exec& exec, const IndexCall& call, int64_t places);
+
+/// What the kernels need of `op` for the rows of `scores`.
+IndexCall index_call(const IndexSelect& op, const IndexScores& scores);
+
+}  // namespace di::ops::cuda

@@ -1,0 +1,240 @@
+// Keys stand on the M side of the tensor cores, 64 a warpgroup, unpacked from FP4 to E4M3
+// registers; the 32 heads of a row are the N side, in shared memory. A group of 32 channels is one
+// exact FP8 product; the four groups join in fp32 with the key's scales, in order. Relu, bf16, head
+// weights and the sum over heads follow in registers: that sum is one more product of the tensor
+// cores, by ones.
+#include <algorithm>
+#include <bit>
+
+#include "ops/cuda/index_key_stream.cuh"
+#include "ops/cuda/launch.h"
+#include "ops/cuda/pipeline.cuh"
+#include "ops/cuda/shapes.h"
+#include "ops/cuda/unpack.cuh"
+
+namespace di::ops::cuda {
+namespace {
+
+constexpr int kWarpgroups = 4;
+constexpr int kThreads = kWarpgroups * 128;
+constexpr int kWarps = kThreads / 32;
+constexpr int kMaxRows = 16;  // of a CTA
+
+/// Shared memory of a CTA for `rows` rows.
+constexpr int shared_bytes(int rows) {
+  return 1024 + rows * (IndexTile::kQueryBytes + IndexTile::kWeightBytes + 8) +
+         kWarps * kStages * kStageBytes;
+}
+
+struct SharedMemory {
+  uint8_t* queries;  // [rows] swizzled tiles of IndexTile::kHeads rows of 128 bytes
+  uint8_t* weights;  // [rows][4 lanes][4 blocks of 8 heads] pairs of bf16
+  uint8_t* stages;   // [kWarps][kStages]: 16 keys' codes in swizzled pieces, then their scales
+  int* visible;      // [rows]
+  int* sequence;     // [rows]
+
+  __device__ SharedMemory(uint8_t* raw, int rows) {
+    queries = raw + (1024 - shared_address(raw) % 1024) % 1024;
+    weights = queries + rows * IndexTile::kQueryBytes;
+    stages = weights + rows * IndexTile::kWeightBytes;
+    visible = reinterpret_cast<int*>(stages + kWarps * kStages * kStageBytes);
+    sequence = visible + rows;
+  }
+};
+
+/// What all query tiles have in their descriptors.
+constexpr uint64_t kDescriptor = uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
+
+/// max(x, 0) of both, rounded to bf16; NaN stays NaN.
+__device__ uint32_t round_positive_pair(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+/// Scores of a tile for the query whose descriptor begins with `query`: x of key lane / 4, y of
+/// that
+/// + 8. The same in the four lanes of a key.
+__device__ float2 score_tile(KeyFragment& keys, uint32_t query, const uint4& weights) {
+  float sums[IndexTile::kGroups][16];
+#pragma unroll
+  for (int group = 0; group < IndexTile::kGroups; ++group)
+    hold_registers(keys.codes[group]);
+  wgmma_fence();
+#pragma unroll
+  for (int group = 0; group < IndexTile::kGroups; ++group)
+    wgmma_e4m3_n32(sums[group], keys.codes[group], kDescriptor | (query + 2 * group));
+  wgmma_commit();
+  wgmma_wait<0>();
+#pragma unroll
+  for (int group = 0; group < IndexTile::kGroups; ++group)
+    hold_registers(sums[group]);
+  const uint32_t weight[4] = {weights.x, weights.y, weights.z, weights.w};
+  uint32_t products[4][2];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {  // pairs of heads: block i / 2, key half i % 2
+    float dot[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      dot[j] = __fmul_rn(sums[0][2 * i + j], keys.scales[0][i % 2]);
+#pragma unroll
+      for (int group = 1; group < IndexTile::kGroups; ++group)
+        dot[j] = fmaf(sums[group][2 * i + j], keys.scales[group][i % 2], dot[j]);
+    }
+    products[i / 2][i % 2] = multiply_bf16x2(round_positive_pair(dot[0], dot[1]), weight[i / 2]);
+  }
+  float total[4] = {0, 0, 0, 0};
+  add_row_sums(total, {products[0][0], products[0][1], products[1][0], products[1][1]});
+  add_row_sums(total, {products[2][0], products[2][1], products[3][0], products[3][1]});
+  return {total[0], total[2]};
+}
+
+/// A CTA takes `tile_rows` rows and every gridDim.x-th group of four tiles of each run of rows of
+/// one sequence among them; a warpgroup takes a tile, and reads its keys once for all rows of the
+/// run.
+template <bool kCandidates, bool kOneRow>
+__global__ void __launch_bounds__(kThreads, 1) score_tiles(IndexCall call, int tile_rows) {
+  extern __shared__ uint8_t raw[];
+  if constexpr (kOneRow) tile_rows = 1;
+  const SharedMemory shared(raw, tile_rows);
+  const int64_t chunk_row = int64_t{blockIdx.y} * tile_rows;
+  const int64_t first = call.scores.first_row + chunk_row;
+  const int rows = static_cast<int>(min(int64_t{tile_rows}, call.scores.rows - chunk_row));
+  load_queries<kThreads>(call, shared.queries, shared.weights, first, rows);
+  for (int row = static_cast<int>(threadIdx.x); row < rows; row += kThreads) {
+    shared.visible[row] = call.visible(first + row);
+    shared.sequence[row] = call.sequence_of[first + row];
+  }
+  fence_async_proxy();
+  __syncthreads();
+
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const uint32_t ring = shared_address(shared.stages) + warp * kStages * kStageBytes;
+  const auto queries = static_cast<uint32_t>(b_descriptor(shared_address(shared.queries), 0));
+  const int step = static_cast<int>(gridDim.x) * kWarpgroups;
+  for (int begin = 0, end = 0; begin < (kOneRow ? 1 : rows); begin = end) {
+    int visible = 0;
+    for (end = begin; end < rows && shared.sequence[end] == shared.sequence[begin]; ++end)
+      visible = max(visible, shared.visible[end]);
+    if constexpr (kOneRow) end = 1;
+    const KeyStream<kCandidates> keys(
+        call,
+        call.sequences[shared.sequence[begin]].block_table,
+        kCandidates ? call.candidates + (first + begin) * call.width : nullptr,
+        visible,
+        ring
+    );
+    const int tiles = (call.places(visible) + kTile - 1) / kTile;
+    int tile = static_cast<int>(blockIdx.x) * kWarpgroups + warp / 4;
+    int32_t blocks[kStages];
+#pragma unroll
+    for (int stage = 0; stage < kStages; ++stage)
+      blocks[stage] = keys.block(tile + stage * step, tiles);
+#pragma unroll
+    for (int stage = 0; stage < kStages - 1; ++stage)
+      keys.start(tile + stage * step, tiles, blocks[stage], stage * kStageBytes);
+    int32_t next_block = blocks[kStages - 1];
+    uint32_t stage = 0;
+    uint32_t free_stage = (kStages - 1) * kStageBytes;
+    for (; tile < tiles; tile += step) {
+      asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+      __syncwarp();
+      KeyFragment fragment(ring + stage);
+      const int next = tile + (kStages - 1) * step;
+      keys.start(next, tiles, next_block, free_stage);
+      next_block = keys.block(next + step, tiles);
+      free_stage = stage;
+      stage = stage == (kStages - 1) * kStageBytes ? 0 : stage + kStageBytes;
+      const int place = tile * kTile + warp % 4 * kWarpKeys + lane / 4 + lane % 2 * 8;
+      const int entry = keys.entry(place);
+      uint16_t* to = call.scores.keys + (chunk_row + begin) * call.scores.stride + place;
+      for (int row = begin; row < end; ++row, to += call.scores.stride) {
+        const uint4 weights = *reinterpret_cast<const uint4*>(
+            shared.weights + row * IndexTile::kWeightBytes + lane % 4 * 16
+        );
+        const float2 score = score_tile(
+            fragment, queries + static_cast<uint32_t>(row) * (IndexTile::kQueryBytes / 16), weights
+        );
+        const bool seen = entry >= 0 && entry < shared.visible[row];
+        const uint16_t key = order_key(lane % 2 == 0 ? score.x : score.y);
+        if (lane % 4 < 2) *to = seen ? key : uint16_t{0};
+      }
+    }
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    __syncwarp();
+  }
+}
+
+/// Whether the tensor-core kernel can take the shapes of `op`.
+bool is_regular(const IndexSelect& op) {
+  const int64_t per_block = op.keys.entries_per_block;
+  const auto base = reinterpret_cast<uintptr_t>(op.keys.base);
+  return op.q_codes.dim(1) <= IndexTile::kHeads && op.q_codes.dim(2) == IndexTile::kCodeBytes &&
+         per_block >= kTile && op.keys.block_stride < int64_t{1} << 32 &&
+         (per_block & (per_block - 1)) == 0 && base % 16 == 0 && op.keys.block_stride % 16 == 0;
+}
+
+/// Rows that a CTA takes: as many as a sequence has on average.
+int rows_of_tile(const IndexSelect& op) {
+  if (!op.candidates_in.empty()) return 1;
+  const int64_t sequences = std::max<int64_t>(1, std::ssize(op.rows.sequences));
+  return static_cast<int>(std::clamp<int64_t>(op.rows.count() / sequences, 1, kMaxRows));
+}
+
+void score_on_tensor_cores(Exec& exec, const IndexCall& call, int tile_rows, int64_t places) {
+  static const int allowed =
+      allow_shared_memory(&score_tiles<false, false>, shared_bytes(kMaxRows)) +
+      allow_shared_memory(&score_tiles<false, true>, shared_bytes(1)) +
+      allow_shared_memory(&score_tiles<true, true>, shared_bytes(1));
+  static_cast<void>(allowed);
+  const unsigned int row_tiles = blocks_of(call.scores.rows, tile_rows);
+  const int64_t groups = blocks_of(places, kTile * kWarpgroups);
+  const int64_t splits = std::max<int64_t>(1, num_sms() * (row_tiles == 1 ? 1 : 4) / row_tiles);
+  const dim3 grid(static_cast<unsigned int>(std::min(groups, splits)), row_tiles);
+  const int shared = shared_bytes(tile_rows);
+  if (call.candidates != nullptr) {
+    score_tiles<true, true><<<grid, kThreads, shared, exec.stream>>>(call, tile_rows);
+  } else if (tile_rows == 1) {
+    score_tiles<false, true><<<grid, kThreads, shared, exec.stream>>>(call, tile_rows);
+  } else {
+    score_tiles<false, false><<<grid, kThreads, shared, exec.stream>>>(call, tile_rows);
+  }
+  check_launch("index_select: scores");
+}
+
+}  // namespace
+
+int64_t max_places(const IndexSelect& op) {
+  if (op.candidates_in.empty()) return op.rows.max_length / op.ratio;
+  return op.candidates_in.dim(1) * op.candidate_block_size;
+}
+
+IndexCall index_call(const IndexSelect& op, const IndexScores& scores) {
+  return {
+      .scores = scores,
+      .q_codes = op.q_codes.data,
+      .q_scales = op.q_scales.data,
+      .head_weights = op.head_weights.data,
+      .candidates = op.candidates_in.empty() ? nullptr : op.candidates_in.data,
+      .width = op.candidates_in.empty() ? 0 : static_cast<int>(op.candidates_in.dim(1)),
+      .block_size = static_cast<int>(std::max<int64_t>(1, op.candidate_block_size)),
+      .heads = static_cast<int>(op.q_codes.dim(1)),
+      .dim = static_cast<int>(op.q_codes.dim(2) * 2),
+      .keys = op.keys,
+      .block_shift = std::countr_zero(static_cast<uint64_t>(op.keys.entries_per_block)),
+      .ratio = static_cast<int>(op.ratio),
+      .sequences = op.rows.sequences.data(),
+      .sequence_of = op.rows.sequence_of.data,
+      .positions = op.rows.positions.data};
+}
+
+void score_entries(Exec& exec, const IndexSelect& op, const IndexScores& scores) {
+  const int64_t places = max_places(op);
+  if (scores.rows == 0 || places == 0) return;
+  const IndexCall call = index_call(op, scores);
+  if (is_regular(op)) return score_on_tensor_cores(exec, call, rows_of_tile(op), places);
+  score_entries_plainly(exec, call, places);
+}
+
+}  // namespace di::ops::cuda
