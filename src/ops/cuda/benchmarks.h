@@ -32,5 +32,6 @@ double measured_read_rate(cudaStream_t stream);
 
 void bench_rows(const BenchReport& report);   ///< norms, streams, hyper-connections, Engram
 void bench_index(const BenchReport& report);  ///< scores, selection, compressor
+void bench_experts(const BenchReport& report);  ///< mixture of experts at the real sizes
 
 }  // namespace di::ops::cuda

@@ -61,6 +61,25 @@ __device__ inline void hold_registers(uint32_t (&a)[kCount]) {
     asm volatile("" : "+r"(a[i])::"memory");
 }
 
+/// The same product for one warp, 16 rows and 8 columns: d[4] += a · b with A's fragment as above
+/// and b0, b1 the pairs (c, n), (c + 8, n) of B, n = lane / 4. Bit for bit what the warpgroup's
+/// product gives.
+__device__ inline void mma_bf16(float* d, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// Four 8 × 8 matrices of bf16 from shared memory; lane i gives the address of row i % 8 of matrix
+/// i / 8. As B operands of mma_bf16: rows are n, columns c.
+__device__ inline void load_matrices(uint32_t address, uint32_t (&b)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
+               : "r"(address)
+               : "memory");
+}
+
 // clang-format off
 #define DI_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define DI_D8(i) DI_D4(i), DI_D4(i + 4)

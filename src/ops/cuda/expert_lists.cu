@@ -1,0 +1,193 @@
+// A stable counting sort. Each block places 1024 pairs: the pairs of one expert before a given one
+// are those of earlier blocks (counted by a first launch, when there are several blocks), of
+// earlier warps (counted in shared memory) and of earlier lanes (found by __match_any_sync).
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "ops/cuda/expert_lists.h"
+#include "ops/cuda/launch.h"
+#include "ops/cuda/pipeline.cuh"
+
+namespace di::ops::cuda {
+namespace {
+
+constexpr int kThreads = 1024;  // pairs of a block, and experts at most
+constexpr int kWarps = kThreads / 32;
+
+struct Arguments {
+  const int32_t* ids;
+  const float* weights;
+  int32_t* block_counts;  // [blocks, experts]; not used by a single block
+  ExpertLists lists;
+  int rows;
+  int k;
+  int experts;
+  int tile_rows;
+};
+
+/// The expert of pair `i`, or -1.
+__device__ int expert_of(const Arguments& op, int i) {
+  if (i >= op.rows * op.k) return -1;
+  const int id = op.ids[i];
+  return id >= 0 && id < op.experts ? id : -1;
+}
+
+__global__ void __launch_bounds__(kThreads) count_pairs(Arguments op) {
+  __shared__ int32_t count[kThreads];
+  count[threadIdx.x] = 0;
+  __syncthreads();
+  const int expert = expert_of(op, blockIdx.x * kThreads + threadIdx.x);
+  if (expert >= 0) atomicAdd(&count[expert], 1);
+  __syncthreads();
+  if (threadIdx.x < op.experts)
+    op.block_counts[blockIdx.x * op.experts + threadIdx.x] = count[threadIdx.x];
+}
+
+/// Σ of the values of all threads before this one. Every thread of the block calls it.
+__device__ int exclusive_sum(int value, int32_t (&warp_sums)[kWarps]) {
+  const int lane = threadIdx.x % 32;
+  int sum = value;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int other = __shfl_up_sync(~0u, sum, step);
+    if (lane >= step) sum += other;
+  }
+  if (lane == 31) warp_sums[threadIdx.x / 32] = sum;
+  __syncthreads();
+  int before = 0;
+  for (int warp = 0; warp < threadIdx.x / 32; ++warp)
+    before += warp_sums[warp];
+  __syncthreads();
+  return before + sum - value;
+}
+
+/// Cuts `count` positions from `begin` into tiles of equal width, a multiple of 8.
+__device__ int tiles_of(const Arguments& op, int count) {
+  return (count + op.tile_rows - 1) / op.tile_rows;
+}
+__device__ void write_tiles(const Arguments& op, int expert, int begin, int count, int first) {
+  const int tiles = tiles_of(op, count);
+  if (tiles == 0) return;
+  const int width = ((count + tiles - 1) / tiles + 7) / 8 * 8;
+  for (int t = 0; t < tiles; ++t) {
+    const int start = t * width;
+    op.lists.tiles[first + t] = {expert, begin + start, min(width, count - start), tiles};
+  }
+}
+
+/// Counts of the pairs that warps of this block have for each expert.
+using WarpCounts = uint8_t[kWarps][kThreads];
+
+/// How many pairs of this block come before the calling thread's and have its expert.
+__device__ int rank_in_block(int expert, WarpCounts& warp_counts) {
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  const uint32_t same = __match_any_sync(~0u, expert);
+  const int rank = __popc(same & ((1u << lane) - 1));
+  if (expert >= 0 && rank == 0) warp_counts[warp][expert] = static_cast<uint8_t>(__popc(same));
+  __syncthreads();
+  int before = 0;
+  for (int w = 0; expert >= 0 && w < warp; ++w)
+    before += warp_counts[w][expert];
+  return before + rank;
+}
+
+__global__ void __launch_bounds__(kThreads) place_pairs(Arguments op) {
+  __shared__ WarpCounts warp_counts;
+  __shared__ int32_t begin[kThreads];
+  __shared__ int32_t warp_sums[kWarps];
+  const int thread = threadIdx.x;
+  wait_for_previous_kernels();
+  let_next_kernel_start();
+  const int pair = blockIdx.x * kThreads + thread;
+  const int expert = expert_of(op, pair);
+  for (int i = thread; i < static_cast<int>(sizeof(WarpCounts) / 4); i += kThreads)
+    reinterpret_cast<uint32_t*>(&warp_counts[0][0])[i] = 0;
+  __syncthreads();
+  const int rank = rank_in_block(expert, warp_counts);
+
+  // Thread e speaks for expert e from here on.
+  int count = 0;
+  int earlier = 0;  // of them, in earlier blocks
+  if (thread < op.experts) {
+    if (gridDim.x == 1) {
+      for (int w = 0; w * 32 < op.rows * op.k; ++w)
+        count += warp_counts[w][thread];
+    } else {
+      for (int block = 0; block < gridDim.x; ++block) {
+        if (block == blockIdx.x) earlier = count;
+        count += op.block_counts[block * op.experts + thread];
+      }
+    }
+  }
+  const int start = exclusive_sum(count, warp_sums);
+  begin[thread] = start + earlier;
+  __syncthreads();
+  if (expert >= 0) {
+    const int position = begin[expert] + rank;
+    op.lists.target[position] = pair / op.k * (op.k + 1) + pair % op.k;
+    op.lists.weight[position] = op.weights[pair];
+  }
+  for (int row = pair; row < op.rows; row += gridDim.x * kThreads) {
+    op.lists.target[op.rows * op.k + row] = row * (op.k + 1) + op.k;
+    op.lists.weight[op.rows * op.k + row] = 1.0f;
+  }
+
+  if (blockIdx.x != 0) return;
+  const int shared_tiles = tiles_of(op, op.rows);
+  const int first = shared_tiles + exclusive_sum(tiles_of(op, count), warp_sums);
+  write_tiles(op, thread, start, count, first);
+  if (thread == kThreads - 1) *op.lists.num_tiles = first + tiles_of(op, count);
+  if (thread == 0) write_tiles(op, op.experts, op.rows * op.k, op.rows, 0);
+  for (int i = thread; i < op.lists.max_tiles + 1; i += kThreads)
+    op.lists.counters[i] = 0;
+}
+
+}  // namespace
+
+ExpertLists list_experts(
+    Exec& exec,
+    const View<const int32_t, 2>& ids,
+    const View<const float, 2>& weights,
+    int64_t experts,
+    int64_t tile_rows
+) {
+  const int64_t rows = ids.dim(0);
+  const int64_t k = ids.dim(1);
+  const int64_t pairs = rows * k;
+  if (experts > kThreads || rows * (k + 1) > int64_t{1} << 30) {
+    throw Error(
+        ErrorCode::kUnsupported,
+        "experts: expected at most 1024 experts and 2^30 pairs of a row and an expert, found " +
+            std::to_string(experts) + " and " + std::to_string(rows * (k + 1))
+    );
+  }
+  ExpertLists lists;
+  lists.max_tiles = std::min(experts, pairs) + pairs / tile_rows + rows / tile_rows + 1;
+  lists.target = exec.scratch.take<int32_t>(rows * (k + 1));
+  lists.weight = exec.scratch.take<float>(rows * (k + 1));
+  lists.tiles = exec.scratch.take<TokenTile>(lists.max_tiles);
+  lists.num_tiles = exec.scratch.take<int32_t>(1);
+  lists.counters = exec.scratch.take<int32_t>(1 + lists.max_tiles);
+  const auto blocks =
+      static_cast<unsigned>(std::max<int64_t>(1, (pairs + kThreads - 1) / kThreads));
+  const Arguments arguments{
+      .ids = ids.data,
+      .weights = weights.data,
+      .block_counts = exec.scratch.take<int32_t>(blocks * experts),
+      .lists = lists,
+      .rows = static_cast<int>(rows),
+      .k = static_cast<int>(k),
+      .experts = static_cast<int>(experts),
+      .tile_rows = static_cast<int>(tile_rows)};
+  if (blocks > 1) {
+    count_pairs<<<blocks, kThreads, 0, exec.stream>>>(arguments);
+    check_launch("count_pairs");
+  }
+  place_pairs<<<blocks, kThreads, 0, exec.stream>>>(arguments);
+  check_launch("place_pairs");
+  return lists;
+}
+
+}  // namespace di::ops::cuda
