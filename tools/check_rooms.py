@@ -59,7 +59,7 @@ def forbidden(path, line):
 def main():
     source = pathlib.Path(__file__).parent.parent / "src"
     bad = 0
-    for file in sorted([*source.rglob("*.h"), *source.rglob("*.cc")]):
+    for file in sorted(f for f in source.rglob("*") if f.suffix in {".h", ".cc", ".cuh", ".cu"}):
         path = file.relative_to(source)
         for number, line in enumerate(file.read_text().splitlines(), 1):
             if finding := forbidden(path, line):

@@ -1,0 +1,373 @@
+// Looking for places in a row's ranking, by the CTAs of a cluster that hold its parts: the twin of
+// ranked_masses.h. Masses are whole numbers, so every way to add them gives the same place.
+//
+// A place is looked for by the bits of the tokens' ranks, eleven at a time from the top: a
+// histogram of counts and masses says which bits the place has. When few tokens are left they are
+// sorted. Tokens of equal logits, of which there can be many, are walked through by their ids.
+#pragma once
+
+#include <cooperative_groups.h>
+
+#include "sampling/cuda/row.cuh"
+#include "sampling/fixed_exp.h"
+
+namespace di::sampling::cuda {
+
+namespace cg = cooperative_groups;
+
+inline constexpr int kCtas = 8;       ///< that share a row
+inline constexpr int kBins = 2048;    ///< of a histogram
+inline constexpr int kFew = 1024;     ///< tokens that are sorted instead of split
+inline constexpr int kListed = 2048;  ///< tokens that a list has room for
+inline constexpr int kNear = 128;     ///< tokens near the best one that a CTA reports at once
+
+/// How far a logit lies below the best one, as MassScale.
+struct Scale {
+  double top = 0;
+  double inverse_temperature = 1;
+
+  __device__ double distance(double logit) const { return (top - logit) * inverse_temperature; }
+  __device__ uint64_t mass(double logit) const { return mass_of(distance(logit)); }
+};
+
+/// A running sum that a place is to reach; see ranked_masses.h.
+struct Mark {
+  bool is_count = false;
+  uint64_t value = 1;
+};
+
+/// Tokens whose ranks begin with the same bits, and the sums of what ranks before them.
+struct Bundle {
+  uint64_t prefix = 0;  ///< rank >> shift
+  int shift = 0;
+  uint64_t count = 0;
+  uint64_t count_before = 0;
+  uint64_t mass_before = 0;
+};
+
+/// A token in the ranking and the mass up to it, the token included.
+struct Place {
+  uint64_t rank = 0;
+  int32_t token = 0;
+  uint64_t mass = 0;
+};
+
+/// Tokens in the memory of the cluster's first CTA.
+struct List {
+  uint64_t ranks[kListed];
+  int32_t tokens[kListed];
+};
+
+struct Histogram {
+  uint64_t masses[kBins];
+  uint32_t counts[kBins];
+};
+
+struct NearTokens {
+  uint64_t ranks[kCtas][kNear];
+  int32_t tokens[kCtas][kNear];
+};
+
+/// Shared memory of each CTA.
+struct RankingMemory {
+  union {
+    List list;
+    Histogram histogram;
+  };
+  union {
+    NearTokens near;
+    uint64_t sums[kFew];  ///< masses up to each token of the sorted list
+  };
+  BlockScratch scratch;
+  Bundle bundle;
+  Place place;
+  uint64_t ties[kCtas];
+  int listed;
+};
+
+/// The search, run by all threads of the cluster together.
+class Ranking {
+ public:
+  __device__ Ranking(const RowPart& part, RankingMemory& memory)
+      : part_(part),
+        memory_(memory),
+        cluster_(cg::this_cluster()),
+        cta_(static_cast<int>(cluster_.block_rank())) {}
+
+  __device__ bool is_first_cta() const { return cta_ == 0; }
+  __device__ int cta() const { return cta_; }
+  __device__ void sync() const { cluster_.sync(); }
+
+  /// Between the two, all CTAs of the cluster have begun; before that none may push.
+  __device__ void announce() const { cluster_.barrier_arrive(); }
+  __device__ void await_others() const { cluster_.barrier_wait(); }
+
+  /// The same object in the memory of another CTA.
+  template <class T>
+  __device__ T* in_cta(T* object, int cta) const {
+    return cluster_.map_shared_rank(object, static_cast<unsigned int>(cta));
+  }
+
+  /// The first place at which a mark is reached that some place reaches; in every thread.
+  __device__ Place find(const Scale& scale, const Mark& mark) {
+    const Bundle bundle = narrow(mark, &scale);
+    if (bundle.count > kFew) return find_among_ties(bundle, scale, mark);
+    list_if([&](uint64_t rank) { return rank >> bundle.shift == bundle.prefix; });
+    cluster_.sync();
+    if (is_first_cta()) {
+      sort_list(memory_.listed);
+      add_masses(memory_.listed, scale, bundle.mass_before);
+      const int at = first_reaching(memory_.listed, bundle.count_before, mark);
+      if (threadIdx.x < kCtas) {
+        *in_cta(&memory_.place, static_cast<int>(threadIdx.x)) = {
+            memory_.list.ranks[at], memory_.list.tokens[at], memory_.sums[at]};
+      }
+    }
+    cluster_.sync();
+    return memory_.place;
+  }
+
+  /// Puts the `count` best tokens in their order at the beginning of the first CTA's list.
+  __device__ void list_best(int64_t count) {
+    const Bundle bundle =
+        narrow({.is_count = true, .value = static_cast<uint64_t>(count)}, nullptr);
+    if (bundle.count <= kFew) {
+      list_if([&](uint64_t rank) { return rank >> bundle.shift <= bundle.prefix; });
+    } else {
+      list_if([&](uint64_t rank) { return rank < bundle.prefix; });
+      const uint64_t wanted = static_cast<uint64_t>(count) - bundle.count_before;
+      walk_ties(bundle.prefix, wanted, [&](uint64_t, int32_t token) {
+        append(bundle.prefix, token);
+      });
+    }
+    cluster_.sync();
+    if (is_first_cta()) sort_list(memory_.listed);
+  }
+
+  /// Sorts the tokens that the CTAs reported as near, and adds up their masses; first CTA alone.
+  __device__ int sort_near(const int (&counts)[kCtas], const Scale& scale) {
+    int total = 0;
+    for (int cta = 0; cta < kCtas; ++cta) {
+      for (int i = threadIdx.x; i < counts[cta]; i += kThreads) {
+        memory_.list.ranks[total + i] = memory_.near.ranks[cta][i];
+        memory_.list.tokens[total + i] = memory_.near.tokens[cta][i];
+      }
+      total += counts[cta];
+    }
+    sort_list(total);
+    add_masses(total, scale, 0);
+    return total;
+  }
+
+  /// Where in the sorted list of `size` tokens the mark is reached; first CTA alone.
+  __device__ int first_reaching(int size, uint64_t count_before, const Mark& mark) {
+    if (mark.is_count) return static_cast<int>(mark.value - count_before) - 1;
+    int below = 0;
+    for (int i = threadIdx.x; i < size; i += kThreads)
+      below += memory_.sums[i] < mark.value ? 1 : 0;
+    return static_cast<int>(block_sum(static_cast<int64_t>(below), memory_.scratch));
+  }
+
+ private:
+  /// Splits until few tokens are left, or only such of one logit. Without a scale nothing is
+  /// weighed, which does for marks of counts.
+  __device__ Bundle narrow(const Mark& mark, const Scale* scale) {
+    Bundle bundle;
+    for (int above = 64; above > 0;) {
+      const int bits = above > 20 ? 11 : 10;
+      const int shift = above - bits;
+      fill_histogram(bundle.prefix, above, shift, scale);
+      cluster_.sync();
+      if (is_first_cta()) choose(bundle, bits, shift, mark);
+      cluster_.sync();
+      bundle = memory_.bundle;
+      if (bundle.count <= kFew) break;
+      above = shift;
+    }
+    return bundle;
+  }
+
+  __device__ void fill_histogram(uint64_t prefix, int above, int shift, const Scale* scale) {
+    Histogram& histogram = memory_.histogram;
+    for (int bin = threadIdx.x; bin < kBins; bin += kThreads) {
+      histogram.masses[bin] = 0;
+      histogram.counts[bin] = 0;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < part_.size; i += kThreads) {
+      const double logit = part_.logit(i);
+      const uint64_t rank = rank_of(logit);
+      if (above < 64 && rank >> above != prefix) continue;
+      const auto bin = static_cast<int>(rank >> shift) & (kBins - 1) & ((1 << (above - shift)) - 1);
+      atomicAdd(&histogram.counts[bin], 1u);
+      if (scale == nullptr) continue;
+      const uint64_t mass = scale->mass(logit);
+      if (mass != 0) {
+        atomicAdd(reinterpret_cast<unsigned long long*>(&histogram.masses[bin]), mass);
+      }
+    }
+  }
+
+  /// Finds the bin that reaches the mark and tells every CTA; first CTA alone.
+  __device__ void choose(const Bundle& whole, int bits, int shift, const Mark& mark) {
+    constexpr int kOwn = kBins / kThreads;
+    uint64_t masses[kOwn] = {};
+    uint64_t counts[kOwn] = {};
+    uint64_t mass = 0;
+    uint64_t count = 0;
+    const int first = static_cast<int>(threadIdx.x) * kOwn;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      for (int cta = 0; cta < kCtas; ++cta) {
+        const Histogram* histogram = in_cta(&memory_.histogram, cta);
+        masses[i] += histogram->masses[first + i];
+        counts[i] += histogram->counts[first + i];
+      }
+      mass += masses[i];
+      count += counts[i];
+    }
+    block_sums_before(mass, count, memory_.scratch);
+    mass += whole.mass_before;
+    count += whole.count_before;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      const uint64_t before = mark.is_count ? count : mass;
+      const uint64_t after = before + (mark.is_count ? counts[i] : masses[i]);
+      if (before < mark.value && mark.value <= after) {
+        const Bundle chosen{
+            .prefix = whole.prefix << bits | static_cast<uint64_t>(first + i),
+            .shift = shift,
+            .count = counts[i],
+            .count_before = count,
+            .mass_before = mass};
+        for (int cta = 0; cta < kCtas; ++cta)
+          *in_cta(&memory_.bundle, cta) = chosen;
+      }
+      mass += masses[i];
+      count += counts[i];
+    }
+    if (threadIdx.x == 0) memory_.listed = 0;
+  }
+
+  /// Appends a token to the first CTA's list.
+  __device__ void append(uint64_t rank, int32_t token) {
+    const int at = atomicAdd(in_cta(&memory_.listed, 0), 1);
+    List* list = in_cta(&memory_.list, 0);
+    list->ranks[at] = rank;
+    list->tokens[at] = token;
+  }
+
+  template <class Wanted>
+  __device__ void list_if(const Wanted& wanted) {
+    for (int i = threadIdx.x; i < part_.size; i += kThreads) {
+      const uint64_t rank = rank_of(part_.logit(i));
+      if (wanted(rank)) append(rank, part_.begin + i);
+    }
+  }
+
+  /// Calls use(index, token) for the first `wanted` tokens of one rank, counted by ids from 0.
+  template <class Use>
+  __device__ void walk_ties(uint64_t rank, uint64_t wanted, const Use& use) {
+    int64_t own = 0;
+    for (int i = threadIdx.x; i < part_.size; i += kThreads)
+      own += rank_of(part_.logit(i)) == rank ? 1 : 0;
+    own = block_sum(own, memory_.scratch);
+    if (threadIdx.x < kCtas) {
+      in_cta(memory_.ties, static_cast<int>(threadIdx.x))[cta_] = static_cast<uint64_t>(own);
+    }
+    cluster_.sync();
+    uint64_t index = 0;
+    for (int cta = 0; cta < cta_; ++cta)
+      index += memory_.ties[cta];
+    for (int at = 0; at < part_.size && index < wanted; at += kThreads) {
+      const int i = at + static_cast<int>(threadIdx.x);
+      const bool is_tie = i < part_.size && rank_of(part_.logit(i)) == rank;
+      uint64_t before = is_tie ? 1 : 0;
+      uint64_t unused = 0;
+      block_sums_before(before, unused, memory_.scratch);
+      if (is_tie && index + before < wanted) use(index + before, part_.begin + i);
+      index += static_cast<uint64_t>(__syncthreads_count(is_tie ? 1 : 0));
+    }
+  }
+
+  __device__ Place find_among_ties(const Bundle& bundle, const Scale& scale, const Mark& mark) {
+    const uint64_t each = scale.mass(logit_of(bundle.prefix));
+    const uint64_t number = mark.is_count ? mark.value - bundle.count_before
+                                          : (mark.value - bundle.mass_before + each - 1) / each;
+    walk_ties(bundle.prefix, number, [&](uint64_t index, int32_t token) {
+      if (index + 1 != number) return;
+      for (int cta = 0; cta < kCtas; ++cta) {
+        *in_cta(&memory_.place, cta) = {bundle.prefix, token, bundle.mass_before + number * each};
+      }
+    });
+    cluster_.sync();
+    return memory_.place;
+  }
+
+  __device__ static bool is_before(uint64_t rank, int32_t token, uint64_t than, int32_t other) {
+    return rank != than ? rank < than : token < other;
+  }
+
+  /// Bitonic sort of the list, padded to a power of two.
+  __device__ void sort_list(int size) {
+    List& list = memory_.list;
+    int padded = 32;
+    while (padded < size)
+      padded *= 2;
+    __syncthreads();
+    for (int i = size + static_cast<int>(threadIdx.x); i < padded; i += kThreads) {
+      list.ranks[i] = ~uint64_t{0};
+      list.tokens[i] = 0x7fffffff;
+    }
+    __syncthreads();
+    for (int run = 2; run <= padded; run *= 2) {
+      for (int step = run / 2; step > 0; step /= 2) {
+        for (int i = threadIdx.x; i < padded / 2; i += kThreads) {
+          const int low = i / step * step * 2 + i % step;
+          const int high = low + step;
+          const bool ascends = (low & run) == 0;
+          const uint64_t a = list.ranks[low];
+          const uint64_t b = list.ranks[high];
+          const int32_t a_token = list.tokens[low];
+          const int32_t b_token = list.tokens[high];
+          if (is_before(b, b_token, a, a_token) == ascends) {
+            list.ranks[low] = b;
+            list.ranks[high] = a;
+            list.tokens[low] = b_token;
+            list.tokens[high] = a_token;
+          }
+        }
+        __syncthreads();
+      }
+    }
+  }
+
+  /// memory_.sums of the sorted list of `size` tokens, kFew at most.
+  __device__ void add_masses(int size, const Scale& scale, uint64_t before) {
+    constexpr int kOwn = kFew / kThreads;
+    uint64_t masses[kOwn] = {};
+    uint64_t sum = 0;
+    uint64_t unused = 0;
+    const int first = static_cast<int>(threadIdx.x) * kOwn;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      if (first + i < size) masses[i] = scale.mass(logit_of(memory_.list.ranks[first + i]));
+      sum += masses[i];
+    }
+    block_sums_before(sum, unused, memory_.scratch);
+    sum += before;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      sum += masses[i];
+      memory_.sums[first + i] = sum;
+    }
+    __syncthreads();
+  }
+
+  const RowPart& part_;
+  RankingMemory& memory_;
+  cg::cluster_group cluster_;
+  int cta_;
+};
+
+}  // namespace di::sampling::cuda
