@@ -2,6 +2,8 @@
 // step hold nothing that an earlier step must first bring back.
 #pragma once
 
+#include <utility>
+
 #include "base/thread_pool.h"
 #include "cache/kv_cache.h"
 #include "engine/step_inputs.h"
@@ -10,14 +12,39 @@
 
 namespace di::engine {
 
-/// Runs one step after the other, on one thread.
+/// Runs one step after the other. All calls come from one thread.
 class Device {
  public:
   virtual ~Device() = default;
 
-  /// Forward pass, forks and draws of one step. Never throws: a failure is told in the result, and
-  /// the rows of its sequences in later steps are then skipped.
+  /// Starts the forward pass, forks and draws of one step, which may go on after the return. Never
+  /// throws: a failure is told in the result, and the rows of its sequences in later steps are then
+  /// skipped.
+  virtual void launch(StepInputs inputs) = 0;
+
+  /// Steps that may be launched and not yet collected.
+  virtual int64_t depth() const = 0;
+
+  /// Whether the oldest launched step is done.
+  virtual bool done() const = 0;
+
+  /// The results of the oldest launched step; waits until it is done.
+  virtual StepResult collect() = 0;
+};
+
+/// A device whose steps are done when launch() returns.
+class SynchronousDevice : public Device {
+ public:
+  /// The whole step; see Device::launch().
   virtual StepResult run(const StepInputs& inputs) = 0;
+
+  void launch(StepInputs inputs) final { result_ = run(inputs); }
+  int64_t depth() const final { return 1; }
+  bool done() const final { return true; }
+  StepResult collect() final { return std::move(result_); }
+
+ private:
+  StepResult result_;
 };
 
 /// What a device is made from. All of it outlives the device.

@@ -12,7 +12,22 @@
 #include "engine/model_device.h"
 #include "engine/state.h"
 
+#if DI_HAS_CUDA
+#include "engine/cuda/cuda_device.h"
+#endif
+
 namespace di::engine {
+
+namespace {
+
+std::unique_ptr<Device> make_device_for(const DeviceParts& parts) {
+#if DI_HAS_CUDA
+  if (!parts.ops.memory().is_host()) return std::make_unique<cuda::CudaDevice>(parts);
+#endif
+  return std::make_unique<ModelDevice>(parts);
+}
+
+}  // namespace
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Engine::~Engine() = default;
@@ -74,9 +89,7 @@ void Engine::State::build(const MakeDevice& make_device) {
       steady_seconds()
   );
   const DeviceParts parts{loaded.model, *ops, *cache, *pool, replay, context};
-  runner = std::make_unique<Runner>(
-      make_device ? make_device(parts) : std::make_unique<ModelDevice>(parts)
-  );
+  runner = std::make_unique<Runner>(make_device ? make_device(parts) : make_device_for(parts));
 }
 
 void Engine::State::start_record(const std::string& folder) {

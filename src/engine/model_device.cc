@@ -142,13 +142,6 @@ void ModelDevice::start(
   entry.admission = std::move(admission);
 }
 
-bool ModelDevice::wants_scores(const Entry& entry, const sched::PlannedSequence& rows) const {
-  const Admission& admission = *entry.admission;
-  const int64_t last_scored_row = admission.num_prompt_tokens - 2;
-  return admission.scores_prompt && rows.start <= last_scored_row &&
-         rows.start + rows.num_rows > admission.num_prompt_logprobs;
-}
-
 void ModelDevice::add_rows(const SequenceOrder& order, SequenceResult& result) {
   const sched::PlannedSequence& rows = order.rows;
   result.id = rows.id;
@@ -167,7 +160,7 @@ void ModelDevice::add_rows(const SequenceOrder& order, SequenceResult& result) {
     return;
   }
   DI_CHECK(rows.start + rows.num_rows <= std::ssize(entry.tokens), "a row's token is known");
-  const bool scores = wants_scores(entry, rows);
+  const ScoredRows scored = scored_rows(*entry.admission, rows);
   const int32_t* tokens = slot_tokens_.update(rows.slot, entry.tokens, exec_.stream);
   step_.sequences.push_back(
       {.tokens = {tokens, static_cast<std::size_t>(rows.start + rows.num_rows)},
@@ -175,17 +168,18 @@ void ModelDevice::add_rows(const SequenceOrder& order, SequenceResult& result) {
        .slot = rows.slot,
        .block_table = slot_blocks_.update(rows.slot, entry.block_table, exec_.stream),
        .prompt_length = entry.admission->num_prompt_tokens,
-       .logits = scores         ? model::LogitRows::kAll
-                 : rows.samples ? model::LogitRows::kLast
-                                : model::LogitRows::kNone}
+       .logits = scored.count > 0 ? model::LogitRows::kAll
+                 : rows.samples   ? model::LogitRows::kLast
+                                  : model::LogitRows::kNone}
   );
   runs_.push_back({&entry, &result});
-  if (scores) {
-    const int64_t begin = std::max(rows.start, entry.admission->num_prompt_logprobs);
-    const int64_t end =
-        std::min(rows.start + rows.num_rows, entry.admission->num_prompt_tokens - 1);
+  if (scored.count > 0) {
     scores_.push_back(
-        {&entry, &result, num_logit_rows_ + begin - rows.start, begin + 1, end - begin}
+        {&entry,
+         &result,
+         num_logit_rows_ + scored.begin - rows.start,
+         scored.begin + 1,
+         scored.count}
     );
     num_logit_rows_ += rows.num_rows - (rows.samples ? 1 : 0);
   }

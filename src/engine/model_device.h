@@ -16,7 +16,7 @@ namespace di::engine {
 /// What it keeps between steps is a table with one entry a slot.
 ///
 /// Thread: one at a time.
-class ModelDevice final : public Device {
+class ModelDevice final : public SynchronousDevice {
  public:
   explicit ModelDevice(const DeviceParts& parts);
 
@@ -66,7 +66,6 @@ class ModelDevice final : public Device {
   /// Ends the sequences whose rows are not finite.
   void end_astray(const std::vector<uint8_t>& finite);
   void start(Entry& entry, std::shared_ptr<const Admission> admission, std::vector<int32_t> blocks);
-  bool wants_scores(const Entry& entry, const sched::PlannedSequence& rows) const;
   void add_rows(const SequenceOrder& order, SequenceResult& result);
   void add_fork(const ForkOrder& order, SequenceResult& result);
   void draw(const View<const float, 2>& logits);

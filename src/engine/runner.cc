@@ -1,8 +1,15 @@
 #include "engine/runner.h"
 
+#include <chrono>
 #include <utility>
 
 namespace di::engine {
+namespace {
+
+/// Between two looks at a step that runs on a device. New orders end the pause at once.
+constexpr std::chrono::microseconds kPollPause(20);
+
+}  // namespace
 
 Runner::Runner(std::unique_ptr<Device> device)
     : device_(std::move(device)), thread_([this] { run(); }) {}
@@ -33,17 +40,30 @@ StepResult Runner::collect() {
 }
 
 void Runner::run() {
+  int64_t launched = 0;  // and not collected
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return closing_ || !orders_.empty(); });
-    if (orders_.empty()) return;
-    const StepInputs inputs = std::move(orders_.front());
-    orders_.pop_front();
-    lock.unlock();
-    StepResult result = device_->run(inputs);
-    lock.lock();
-    results_.push_back(std::move(result));
-    changed_.notify_all();
+    if (!orders_.empty() && launched < device_->depth()) {
+      StepInputs inputs = std::move(orders_.front());
+      orders_.pop_front();
+      lock.unlock();
+      device_->launch(std::move(inputs));
+      ++launched;
+      lock.lock();
+    } else if (launched > 0 && (launched == device_->depth() || device_->done())) {
+      lock.unlock();
+      StepResult result = device_->collect();
+      --launched;
+      lock.lock();
+      results_.push_back(std::move(result));
+      changed_.notify_all();
+    } else if (launched > 0) {
+      changed_.wait_for(lock, kPollPause);
+    } else if (closing_ && orders_.empty()) {
+      return;
+    } else {
+      changed_.wait(lock, [&] { return closing_ || !orders_.empty(); });
+    }
   }
 }
 

@@ -11,7 +11,7 @@
 namespace di::engine {
 
 /// Thread: one at a time.
-class ScriptedDevice final : public Device {
+class ScriptedDevice final : public SynchronousDevice {
  public:
   /// Fills the result of one draw. May throw std::exception: then the whole step fails.
   using Script = std::function<void(const StepInputs& step, SequenceResult& result)>;

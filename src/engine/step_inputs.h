@@ -1,6 +1,7 @@
 // What travels between the engine and the thread that computes: one step's orders, and its results.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,6 +31,20 @@ struct SequenceOrder {
   sched::PlannedSequence rows = {};
   std::shared_ptr<const Admission> admission = {};  ///< when rows.admitted
 };
+
+/// Rows of a step whose logits score the prompt tokens behind them.
+struct ScoredRows {
+  int64_t begin = 0;  ///< position of the first
+  int64_t count = 0;
+};
+
+/// The rows that score prompt tokens which were not scored before.
+inline ScoredRows scored_rows(const Admission& admission, const sched::PlannedSequence& rows) {
+  if (!admission.scores_prompt) return {};
+  const int64_t begin = std::max(rows.start, admission.num_prompt_logprobs);
+  const int64_t end = std::min(rows.start + rows.num_rows, admission.num_prompt_tokens - 1);
+  return {begin, std::max<int64_t>(0, end - begin)};
+}
 
 /// A choice that starts behind another one's prompt.
 struct ForkOrder {

@@ -1,6 +1,7 @@
 // What the tests of this room share: the default model, requests of all kinds, and how to run them.
 #pragma once
 
+#include <cstdlib>
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -22,10 +23,17 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
+/// The backend under test: cpu, or what DI_TEST_BACKEND names; cuda needs a machine with a device.
+inline std::string backend() {
+  const char* named = std::getenv("DI_TEST_BACKEND");
+  return named == nullptr ? "cpu" : named;
+}
+
 /// Options for the default model at a size that loads and runs in moments.
 inline EngineOptions small_options() {
   EngineOptions options;
   options.model = DI_SEEDLING;
+  options.backend = backend();
   options.context = 512;
   options.max_num_seqs = 40;
   options.threads = 1;

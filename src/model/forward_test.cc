@@ -130,7 +130,7 @@ TEST_P(ForwardTest, CompactReplayEqualsItsMask) {
 INSTANTIATE_TEST_SUITE_P(
     EveryBackend,
     ForwardTest,
-    ::testing::ValuesIn(backends()),
+    ::testing::ValuesIn(testing::backends_and_devices()),
     [](const ::testing::TestParamInfo<Backend>& backend) { return backend.param.name; }
 );
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "ops/place.h"
 
 namespace di::model {
 namespace {
@@ -72,24 +71,43 @@ std::vector<const bf16*> place_embeddings(
 
 }  // namespace
 
-PlacedStep::PlacedStep(const Model& model, const Step& step, const Replay& replay, ops::Exec& exec)
+PlacedStep::PlacedStep(
+    const Model& model, const Step& step, const PlaceOptions& options, ops::Exec& exec
+)
     : rows(all_rows(step)) {
-  check_logits_survive_replay(step, replay);
+  check_logits_survive_replay(step, options.replay);
   const std::vector<int64_t> ratios = entry_ratios(model);
-  rows.place(exec, ratios);
-  if (replay.mode != Replay::Mode::kOff) {
+  rows.list_entries(ratios);
+  if (options.padded_rows > 0) rows.pad(options.padded_rows);
+  if (options.replay.mode != Replay::Mode::kOff) {
     border = first_decoder_layer(model.config);
-    kept = rows_after_border(step, replay, rows, planned_sources_);
-    kept->place(exec, ratios);
-    kept_sources = ops::place(exec, planned_sources_);
+    kept = rows_after_border(step, options.replay, rows, planned_sources_);
+    kept->list_entries(ratios);
   }
   planned_given_ = place_embeddings(step, rows, model.config.hidden_size, exec);
-  given = ops::place(exec, planned_given_);
   planned_logit_rows_ = list_logit_rows(step, kept ? *kept : rows);
-  logit_rows = ops::place(exec, planned_logit_rows_);
-  const std::vector<uint8_t> all_finite(step.sequences.size(), 1);
-  finite = exec.scratch.array<uint8_t>(all_finite.size());
-  exec.scratch.memory().copy(finite.data, all_finite.data(), finite.size(), exec.stream);
+  for (int64_t row = std::ssize(planned_logit_rows_); row < options.padded_rows; ++row)
+    planned_logit_rows_.push_back(row);
+  planned_finite_.assign(rows.sequences.size(), 1);
+  place(std::max(options.max_length, rows.max_length()), options.staging, exec);
+}
+
+void PlacedStep::place(int64_t max_length, std::byte* staging, ops::Exec& exec) {
+  using ops::Placer;
+  const int64_t capacity =
+      rows.placed_bytes() + (kept ? kept->placed_bytes() : 0) +
+      Placer::bytes_of<int64_t>(std::ssize(planned_sources_)) +
+      Placer::bytes_of<const bf16*>(std::ssize(planned_given_)) +
+      Placer::bytes_of<int64_t>(std::ssize(planned_logit_rows_)) +
+      Placer::bytes_of<uint8_t>(std::ssize(planned_finite_));
+  Placer placer(exec, capacity, capacity <= kStagingBytes ? staging : nullptr);
+  rows.place(placer, max_length);
+  if (kept) kept->place(placer, max_length);
+  kept_sources = placer.place(planned_sources_);
+  given = placer.place(planned_given_);
+  logit_rows = placer.place(planned_logit_rows_);
+  finite = placer.place(planned_finite_);
+  placer.flush();
 }
 
 }  // namespace di::model

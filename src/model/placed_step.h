@@ -9,11 +9,25 @@
 
 namespace di::model {
 
+/// Bytes that a step of single rows never exceeds; what does is copied without staging.
+inline constexpr int64_t kStagingBytes = int64_t{1} << 20;
+
+/// How a step is placed.
+struct PlaceOptions {
+  Replay replay = {};
+  std::byte* staging = nullptr;  ///< kStagingBytes of memory for the one copy; nullptr: it has none
+
+  /// Rows and longest length of a recorded step that this one is played on: it is filled up to as
+  /// many rows. 0: none. All its sequences then have one row, with logits, and replay is off.
+  int64_t padded_rows = 0;
+  int64_t max_length = 0;
+};
+
 /// Lives in exec.scratch and stays in its place until the pass is done.
 struct PlacedStep {
   /// Plans and places. Throws Error{kInvalidArgument} when the step asks for logits of rows that
   /// bounded replay skips.
-  PlacedStep(const Model& model, const Step& step, const Replay& replay, ops::Exec& exec);
+  PlacedStep(const Model& model, const Step& step, const PlaceOptions& options, ops::Exec& exec);
   PlacedStep(const PlacedStep&) = delete;
 
   RowSet rows;                          ///< all rows
@@ -25,9 +39,12 @@ struct PlacedStep {
   View<uint8_t, 1> finite;              ///< [sequences], all 1 at first
 
  private:
+  void place(int64_t max_length, std::byte* staging, ops::Exec& exec);
+
   std::vector<const bf16*> planned_given_;
   std::vector<int64_t> planned_sources_;
   std::vector<int64_t> planned_logit_rows_;
+  std::vector<uint8_t> planned_finite_;
 };
 
 /// The pass over a placed step; see forward().

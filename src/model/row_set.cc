@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "ops/place.h"
 
 namespace di::model {
 namespace {
 
-NewEntries list_entries(const RowSet& rows, int64_t ratio) {
+NewEntries entries_of(const RowSet& rows, int64_t ratio) {
   NewEntries list;
   list.ratio = ratio;
   for (std::size_t s = 0; s < rows.sequences.size(); ++s) {
@@ -29,20 +28,54 @@ NewEntries list_entries(const RowSet& rows, int64_t ratio) {
 
 }  // namespace
 
-void RowSet::place(ops::Exec& exec, std::span<const int64_t> ratios) {
-  const View<const ops::SequenceRows, 1> placed = ops::place(exec, sequences);
+void RowSet::list_entries(std::span<const int64_t> ratios) {
+  for (const int64_t ratio : ratios)
+    entries.push_back(entries_of(*this, ratio));
+}
+
+void RowSet::pad(int64_t count) {
+  DI_CHECK(is_image.empty() && std::ssize(sequences) == this->count(), "only single rows are padded");
+  const auto size = static_cast<std::size_t>(count);
+  ops::SequenceRows none = sequences[0];
+  none.num_rows = 0;
+  sequences.resize(size, none);
+  sequence_of.resize(size, 0);
+  positions.resize(size, positions[0]);
+  for (NewEntries& list : entries) {
+    list.planned.resize(size, {.row = -1, .sequence = 0, .j = 0});
+    list.planned_positions.resize(size, 0);
+  }
+}
+
+int64_t RowSet::placed_bytes() const {
+  using ops::Placer;
+  const auto num_rows = std::ssize(positions);
+  int64_t bytes = Placer::bytes_of<ops::SequenceRows>(std::ssize(sequences)) +
+                  Placer::bytes_of<int32_t>(num_rows) + Placer::bytes_of<int64_t>(num_rows) +
+                  Placer::bytes_of<uint8_t>(num_rows);
+  for (const NewEntries& list : entries) {
+    const auto count = std::ssize(list.planned);
+    bytes += Placer::bytes_of<ops::NewEntry>(count) + Placer::bytes_of<int64_t>(count);
+  }
+  return bytes;
+}
+
+void RowSet::place(ops::Placer& placer, int64_t max_length) {
+  const View<ops::SequenceRows, 1> placed = placer.place(sequences);
   view_ = {
       .sequences = {placed.data, sequences.size()},
-      .sequence_of = ops::place(exec, sequence_of),
-      .positions = ops::place(exec, positions),
-      .max_length =
-          positions.empty() ? 0 : 1 + *std::max_element(positions.begin(), positions.end())};
-  image_view_ = ops::place(exec, is_image);
-  for (const int64_t ratio : ratios) {
-    NewEntries& list = entries.emplace_back(list_entries(*this, ratio));
-    list.entries = {ops::place(exec, list.planned).data, list.planned.size()};
-    list.positions = ops::place(exec, list.planned_positions);
+      .sequence_of = placer.place(sequence_of),
+      .positions = placer.place(positions),
+      .max_length = max_length};
+  image_view_ = placer.place(is_image);
+  for (NewEntries& list : entries) {
+    list.entries = {placer.place(list.planned).data, list.planned.size()};
+    list.positions = placer.place(list.planned_positions);
   }
+}
+
+int64_t RowSet::max_length() const {
+  return positions.empty() ? 0 : 1 + *std::max_element(positions.begin(), positions.end());
 }
 
 const NewEntries& RowSet::new_entries(int64_t ratio) const {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "model/step.h"
-#include "ops/exec.h"
+#include "ops/place.h"
 #include "ops/rows.h"
 
 namespace di::model {
@@ -20,22 +20,35 @@ struct NewEntries {
 };
 
 /// Rows by sequence and one by one. The vectors are the plan; place() puts them where the ops of a
-/// backend read, which may be the vectors themselves: a placed set stays where it is.
+/// backend read, which may be the vectors themselves: a placed set stays as it is.
 struct RowSet {
   std::vector<ops::SequenceRows> sequences;
   std::vector<int32_t> sequence_of;
   std::vector<int64_t> positions;
   std::vector<uint8_t> is_image;    ///< [rows]; empty when the step has no image rows
-  std::vector<NewEntries> entries;  ///< one for each ratio that place() was given
+  std::vector<NewEntries> entries;  ///< one for each ratio that list_entries() was given
 
   int64_t count() const { return static_cast<int64_t>(positions.size()); }
 
-  /// Lists the entries of each ratio and puts everything where ops read.
-  void place(ops::Exec& exec, std::span<const int64_t> ratios);
+  /// Lists the entries of each ratio that the rows complete.
+  void list_entries(std::span<const int64_t> ratios);
+
+  /// Fills the set up to `count` single rows: rows that repeat row 0, sequences without rows, entries
+  /// that are none. All sequences must have one row each, and none an image.
+  void pad(int64_t count);
+
+  /// Bytes that place() needs.
+  int64_t placed_bytes() const;
+
+  /// Puts everything where ops read; no row's position reaches `max_length`.
+  void place(ops::Placer& placer, int64_t max_length);
+
+  /// One more than the last position.
+  int64_t max_length() const;
 
   const ops::Rows& view() const { return view_; }
   const View<const uint8_t, 1>& image_view() const { return image_view_; }
-  /// The entries of a ratio that place() was given.
+  /// The entries of a ratio that list_entries() was given.
   const NewEntries& new_entries(int64_t ratio) const;
 
  private:

@@ -7,9 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/isa.h"
 #include "model/model.h"
 #include "ops/place.h"
+
+#if DI_HAS_CUDA
+#include "ops/cuda/cuda_ops.h"
+#endif
 
 namespace di::model::testing {
 
@@ -24,6 +29,19 @@ inline std::vector<Backend> backends() {
   std::vector<Backend> all = {{"ref", &ops::ref_ops()}};
   for (const Isa isa : usable_isas(detect_cpu()))
     all.push_back({name_of(isa), &ops::cpu_ops(isa)});
+  return all;
+}
+
+/// backends(), and cuda where there is a device: what every backend must do by itself, without the
+/// bits of ref.
+inline std::vector<Backend> backends_and_devices() {
+  std::vector<Backend> all = backends();
+#if DI_HAS_CUDA
+  try {
+    all.push_back({"cuda", &ops::cuda_ops()});
+  } catch (const Error&) {  // no device
+  }
+#endif
   return all;
 }
 

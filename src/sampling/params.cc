@@ -127,6 +127,12 @@ void validate(const SamplingParams& params, int64_t vocab_size) {
   check_ids("golden_token_ids", params.golden_token_ids, -1, vocab_size);
 }
 
+bool ends_choice(const SamplingParams& params, int32_t eos, int32_t token) {
+  const std::vector<int32_t>& stops = params.stop_token_ids;
+  return (token == eos && !params.ignore_eos) ||
+         std::find(stops.begin(), stops.end(), token) != stops.end();
+}
+
 uint64_t choice_seed(uint64_t seed, int64_t choice) {
   return choice == 0 ? seed : derived_seed(seed, choice, Stream::kChoiceSeed);
 }

@@ -69,6 +69,9 @@ struct SamplingParams {
 /// every token id.
 void validate(const SamplingParams& params, int64_t vocab_size);
 
+/// True when `token` ends a choice by itself: `eos` unless ignored, or a stop token.
+bool ends_choice(const SamplingParams& params, int32_t eos, int32_t token);
+
 /// The seed of choice `choice` of a request whose seed is `seed`: choice 0 keeps it, so that a lone
 /// choice draws what its seed says.
 uint64_t choice_seed(uint64_t seed, int64_t choice);

@@ -70,9 +70,7 @@ Sampler::Sampler(
 }
 
 bool Sampler::is_end(int32_t token) const {
-  const std::vector<int32_t>& stops = params_->stop_token_ids;
-  return (token == eos_ && !params_->ignore_eos) ||
-         std::find(stops.begin(), stops.end(), token) != stops.end();
+  return ends_choice(*params_, eos_, token);
 }
 
 /// The token that golden_token_ids asks for now, or −1.

@@ -41,7 +41,7 @@ struct PartSums {
 };
 
 /// Shared memory of a CTA; behind it lie the logits of its part and a bit for each.
-struct Memory {
+struct alignas(16) Memory {
   RankingMemory ranking;
   SlotParams params;
   Best warp_best[kWarps];

@@ -18,7 +18,8 @@ namespace di::sampling::cuda {
 struct DrawRow {
   int64_t position = 0;  ///< the token follows it
   int32_t slot = -1;     ///< of SlotParams; negative: nothing is drawn and nothing written
-  int32_t* place = nullptr;  ///< where the sequence keeps the token too, in device memory; or nullptr
+  int32_t* place =
+      nullptr;  ///< where the sequence keeps the token too, in device memory; or nullptr
 };
 
 /// Results, all in device memory or in pinned memory of the machine.

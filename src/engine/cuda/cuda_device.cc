@@ -1,0 +1,477 @@
+#include "engine/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <bit>
+#include <exception>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "ops/cuda/memory.h"
+
+namespace di::engine::cuda {
+namespace {
+
+using sampling::cuda::DrawRow;
+using sampling::cuda::Drawn;
+using sampling::cuda::SlotParams;
+
+/// Rows of recorded steps: each size up to 8, then steps of a quarter to an eighth.
+int64_t padded_rows(int64_t rows) {
+  if (rows <= 8) return rows;
+  const auto octave = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rows)));
+  return align_up(rows, std::max<int64_t>(2, octave / 8));
+}
+
+/// The longest sequence that a recorded step takes: a power of two from 4,096 on.
+int64_t padded_length(int64_t length) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(4096, length))));
+}
+
+/// Best tokens that a recorded step's draws have room for.
+int64_t padded_tops(int64_t most) {
+  return most == 0 ? 0 : most <= 20 ? 20 : sampling::kMaxTopLogprobs;
+}
+
+int64_t row_bytes(int64_t count) {
+  return count * static_cast<int64_t>(sizeof(DrawRow));
+}
+
+Drawn slice(const Drawn& all, int64_t row) {
+  const int64_t most = all.top_tokens.dim(1);
+  return {
+      .tokens = View<int32_t, 1>(all.tokens.data + row, 1),
+      .logprobs = View<float, 1>(all.logprobs.data + row, 1),
+      .finite = View<uint8_t, 1>(all.finite.data + row, 1),
+      .top_tokens = View<int32_t, 2>(all.top_tokens.row(row), 1, most),
+      .top_logprobs = View<float, 2>(all.top_logprobs.row(row), 1, most)};
+}
+
+/// Row `row` of the results as the processor's sampler would have told it, with `top` best tokens.
+sampling::Draw draw_of(const Drawn& results, int64_t row, int64_t top) {
+  sampling::Draw draw{
+      .token = results.tokens(row),
+      .logprob = results.logprobs(row),
+      .finite = results.finite(row) != 0};
+  for (int64_t i = 0; i < top && draw.finite; ++i) {
+    if (results.top_tokens(row, i) < 0) break;
+    draw.top.push_back({results.top_tokens(row, i), results.top_logprobs(row, i)});
+  }
+  return draw;
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(const DeviceParts& parts)
+    : parts_(parts),
+      owned_exec_(parts.pool, parts.ops.memory()),
+      exec_(*owned_exec_),
+      entries_(static_cast<std::size_t>(parts.cache.slot_pool().size())) {
+  sampling::cuda::check_vocabulary(parts.model.config.vocab_size);
+  const Memory& memory = parts.ops.memory();
+  const auto slots = std::ssize(entries_);
+  const auto word = static_cast<int64_t>(sizeof(int32_t));
+  tokens_ = memory.allocate(slots * (parts.context + 1) * word, "the sequences' tokens");
+  blocks_ = memory.allocate(
+      slots * ceil_div(parts.context, cache::kBlockTokens) * word, "block tables"
+  );
+  slots_ =
+      memory.allocate(slots * static_cast<int64_t>(sizeof(SlotParams)), "sampling parameters");
+}
+
+CudaDevice::~CudaDevice() {
+  cudaStreamSynchronize(exec_.stream);  // nothing may run that uses what is now given back
+}
+
+int32_t* CudaDevice::tokens_of(int64_t slot) const {
+  return reinterpret_cast<int32_t*>(tokens_.get()) + slot * (parts_.context + 1);
+}
+
+int32_t* CudaDevice::blocks_of(int64_t slot) const {
+  return reinterpret_cast<int32_t*>(blocks_.get()) +
+         slot * ceil_div(parts_.context, cache::kBlockTokens);
+}
+
+bool CudaDevice::done() const {
+  const InFlight& flight = ring_[static_cast<std::size_t>(collected_ % kDepth)];
+  return !flight.on_device || flight.buffers.end.done();
+}
+
+void CudaDevice::launch(StepInputs inputs) {
+  InFlight& flight = ring_[static_cast<std::size_t>(launched_++ % kDepth)];
+  flight.result = {};
+  flight.result.step = inputs.step;
+  flight.planned.clear();
+  flight.on_device = false;
+  try {
+    enqueue(inputs, flight);
+  } catch (const std::exception& error) {
+    fail(flight, error.what());
+  }
+}
+
+void CudaDevice::fail(InFlight& flight, const std::string& error) {
+  for (const PlannedResult& planned : flight.planned)
+    entries_[static_cast<std::size_t>(planned.slot)].ended = true;
+  flight.result.sequences.clear();
+  flight.planned.clear();
+  flight.result.error = error;
+}
+
+void CudaDevice::start(int32_t slot, std::shared_ptr<const Admission> admission) {
+  Entry& entry = entries_[static_cast<std::size_t>(slot)];
+  const std::span tokens(admission->tokens);
+  const auto num_prompt = static_cast<std::size_t>(admission->num_prompt_tokens);
+  const Memory& memory = parts_.ops.memory();
+  memory.copy(
+      tokens_of(slot), tokens.data(), static_cast<int64_t>(tokens.size_bytes()), exec_.stream
+  );
+  entry.sampling = std::make_unique<sampling::cuda::DeviceSlot>(
+      *admission->sampling,
+      static_cast<int32_t>(parts_.model.config.tokens.eos_token_id),
+      admission->seed,
+      tokens.first(num_prompt),
+      tokens.subspan(num_prompt),
+      parts_.model.config.vocab_size,
+      exec_.stream
+  );
+  const SlotParams params = entry.sampling->params();
+  memory.copy(
+      slots_.get() + slot * static_cast<int64_t>(sizeof(SlotParams)),
+      &params,
+      sizeof(SlotParams),
+      exec_.stream
+  );
+  entry.num_blocks = 0;
+  entry.ended = false;
+  entry.admission = std::move(admission);
+}
+
+void CudaDevice::append_blocks(int32_t slot, const std::vector<int32_t>& blocks) {
+  if (blocks.empty()) return;
+  Entry& entry = entries_[static_cast<std::size_t>(slot)];
+  const auto count = std::ssize(blocks);
+  parts_.ops.memory().copy(
+      blocks_of(slot) + entry.num_blocks,
+      blocks.data(),
+      count * static_cast<int64_t>(sizeof(int32_t)),
+      exec_.stream
+  );
+  entry.num_blocks += count;
+}
+
+void CudaDevice::plan_rows(const SequenceOrder& order, InFlight& flight) {
+  const sched::PlannedSequence& rows = order.rows;
+  SequenceResult& result = flight.result.sequences.emplace_back();
+  PlannedResult& planned = flight.planned.emplace_back();
+  result.id = rows.id;
+  planned.slot = rows.slot;
+  if (rows.admitted) start(rows.slot, order.admission);
+  append_blocks(rows.slot, rows.new_blocks);
+  const Entry& entry = entries_[static_cast<std::size_t>(rows.slot)];
+  if (entry.ended) {
+    result.skipped = rows.samples;
+    return;
+  }
+  const Admission& admission = *entry.admission;
+  const ScoredRows scored = scored_rows(admission, rows);
+  const int64_t end = rows.start + rows.num_rows;
+  const int64_t first_logits = std::ssize(draw_rows_);
+  planned.sequence = std::ssize(step_.sequences);
+  step_.sequences.push_back(
+      {.tokens = {tokens_of(rows.slot), static_cast<std::size_t>(end)},
+       .start = rows.start,
+       .slot = rows.slot,
+       .block_table = blocks_of(rows.slot),
+       .prompt_length = admission.num_prompt_tokens,
+       .logits = scored.count > 0 ? model::LogitRows::kAll
+                 : rows.samples   ? model::LogitRows::kLast
+                                  : model::LogitRows::kNone}
+  );
+  const int64_t num_logits = scored.count > 0 ? rows.num_rows : int64_t{rows.samples};
+  draw_rows_.resize(static_cast<std::size_t>(first_logits + num_logits));
+  score_tokens_.resize(draw_rows_.size(), -1);
+  score_tops_.resize(draw_rows_.size(), 0);
+  most_ = std::max(most_, admission.sampling->top_logprobs);
+  for (int64_t i = 0; i < scored.count; ++i) {
+    const auto at = static_cast<std::size_t>(first_logits + scored.begin - rows.start + i);
+    score_tokens_[at] = admission.tokens[static_cast<std::size_t>(scored.begin + 1 + i)];
+    score_tops_[at] = static_cast<int32_t>(admission.sampling->top_logprobs);
+    any_scores_ = true;
+  }
+  planned.score_row = first_logits + scored.begin - rows.start;
+  planned.num_scores = scored.count;
+  planned.first_token = scored.begin + 1;
+  if (!rows.samples) return;
+  planned.draw_row = first_logits + num_logits - 1;
+  draw_rows_.back() = {
+      .position = end - 1, .slot = rows.slot, .place = tokens_of(rows.slot) + end};
+}
+
+void CudaDevice::plan_fork(const ForkOrder& order, InFlight& flight) {
+  const sched::Fork& fork = order.fork;
+  flight.result.sequences.emplace_back().id = fork.child;
+  start(fork.child_slot, order.admission);
+  append_blocks(fork.child_slot, fork.blocks);
+  PlannedResult& planned = flight.planned.emplace_back();
+  planned.slot = fork.child_slot;
+  planned.draw_row = std::ssize(draw_rows_);
+  const auto end = std::ssize(order.admission->tokens);
+  draw_rows_.push_back(
+      {.position = end - 1,
+       .slot = fork.child_slot,
+       .place = tokens_of(fork.child_slot) + end}
+  );
+  most_ = std::max(most_, order.admission->sampling->top_logprobs);
+}
+
+bool CudaDevice::is_plain_decode(const StepInputs& inputs) const {
+  return inputs.forks.empty() && !any_scores_ &&
+         parts_.replay.mode == model::Replay::Mode::kOff &&
+         std::all_of(
+             step_.sequences.begin(),
+             step_.sequences.end(),
+             [](const model::SequenceInput& sequence) {
+               return sequence.num_rows() == 1 && sequence.logits == model::LogitRows::kLast;
+             }
+         );
+}
+
+void CudaDevice::enqueue(const StepInputs& inputs, InFlight& flight) {
+  step_.sequences.clear();
+  draw_rows_.clear();
+  score_tokens_.clear();
+  score_tops_.clear();
+  any_scores_ = false;
+  most_ = 0;
+  flight.buffers.start.record(exec_.stream);
+  for (const SequenceOrder& order : inputs.sequences)
+    plan_rows(order, flight);
+  if (step_.sequences.empty()) return;
+  for (const ForkOrder& order : inputs.forks)
+    plan_fork(order, flight);
+  flight.on_device = true;
+  if (is_plain_decode(inputs)) {
+    enqueue_decode(flight);
+  } else {
+    enqueue_mixed(inputs, flight);
+  }
+  flight.buffers.end.record(exec_.stream);
+}
+
+View<const float, 2> CudaDevice::enqueue_pass(const model::PlacedStep& placed) {
+  const model::ForwardOptions options{.replay = parts_.replay};
+  return run_placed(parts_.model, placed, parts_.cache, parts_.ops, exec_, options).logits;
+}
+
+View<const DrawRow, 1> CudaDevice::place_draw_rows(const InFlight& flight) {
+  const auto rows = exec_.scratch.array<DrawRow>(std::ssize(draw_rows_));
+  const int64_t bytes = row_bytes(std::ssize(draw_rows_));
+  const void* source = draw_rows_.data();
+  if (bytes <= model::kStagingBytes) {
+    source = std::copy_n(
+                 reinterpret_cast<const std::byte*>(draw_rows_.data()),
+                 bytes,
+                 flight.buffers.draw_staging()
+             ) -
+             bytes;
+  }
+  parts_.ops.memory().copy(rows.data, source, bytes, exec_.stream);
+  return rows;
+}
+
+void CudaDevice::draw(
+    const View<const float, 2>& logits, const View<const DrawRow, 1>& rows, const Drawn& results
+) {
+  const View<const SlotParams, 1> slots(
+      reinterpret_cast<const SlotParams*>(slots_.get()), std::ssize(entries_)
+  );
+  sampling::cuda::draw(
+      exec_.stream, {.logits = logits, .rows = rows, .slots = slots, .drawn = results}
+  );
+}
+
+void CudaDevice::reserve_results(const ResultShape& shape) {
+  if (shape.bytes() <= result_bytes_) return;
+  // Recorded steps write where the results lay before.
+  for (auto& [key, recorded] : recorded_)
+    recorded.graph.reset();
+  result_bytes_ = 2 * shape.bytes();
+  parts_.ops.memory().wait(exec_.stream);
+  results_ = parts_.ops.memory().allocate(result_bytes_, "the draws of a step");
+}
+
+void CudaDevice::fetch(const model::PlacedStep& placed, InFlight& flight) {
+  const Memory& memory = parts_.ops.memory();
+  memory.copy(flight.buffers.results(), results_.get(), flight.shape.bytes(), exec_.stream);
+  memory.copy(flight.buffers.finite(), placed.finite.data, placed.finite.size(), exec_.stream);
+}
+
+void CudaDevice::enqueue_decode(InFlight& flight) {
+  int64_t longest = 0;
+  for (const model::SequenceInput& sequence : step_.sequences)
+    longest = std::max<int64_t>(longest, std::ssize(sequence.tokens));
+  const GraphKey key{
+      padded_rows(std::ssize(step_.sequences)), padded_length(longest), padded_tops(most_)};
+  flight.shape = {key.rows, key.most};
+  reserve_results(flight.shape);
+  flight.buffers.reserve(flight.shape, key.rows);
+  draw_rows_.resize(static_cast<std::size_t>(key.rows));
+
+  const Arena::Scope scope(exec_.scratch);
+  const model::PlacedStep placed(
+      parts_.model,
+      step_,
+      {.staging = flight.buffers.staging(),
+       .padded_rows = key.rows,
+       .max_length = key.max_length},
+      exec_
+  );
+  const View<const DrawRow, 1> rows = place_draw_rows(flight);
+  const auto pass = [&] {
+    draw(enqueue_pass(placed), rows, results_in(results_.get(), flight.shape));
+  };
+  RecordedStep& recorded = recorded_[key];
+  if (recorded.times++ > 0 && !recorded.graph)
+    recorded.graph = ops::cuda::Graph::record(exec_.stream, pass);
+  if (recorded.graph) {
+    recorded.graph->play(exec_.stream);
+  } else {
+    pass();
+  }
+  fetch(placed, flight);
+}
+
+void CudaDevice::enqueue_scores(const View<const float, 2>& logits, const Drawn& results) {
+  if (!any_scores_) return;
+  sampling::cuda::score(
+      exec_.stream,
+      {.logits = logits,
+       .tokens = ops::place(exec_, score_tokens_),
+       .tops = ops::place(exec_, score_tops_),
+       .drawn = results}
+  );
+}
+
+void CudaDevice::enqueue_forks(
+    const StepInputs& inputs,
+    const View<const float, 2>& logits,
+    const View<const DrawRow, 1>& rows,
+    const Drawn& results,
+    const InFlight& flight
+) {
+  for (std::size_t i = 0; i < inputs.forks.size(); ++i) {
+    const sched::Fork& fork = inputs.forks[i].fork;
+    parts_.cache.copy_slot(fork.parent_slot, fork.child_slot, exec_.stream);
+    if (fork.tail_from >= 0)
+      parts_.cache.copy_block(fork.tail_from, fork.tail_to, exec_.stream);
+    const auto parent = std::find_if(
+        flight.planned.begin(),
+        flight.planned.end(),
+        [&](const PlannedResult& planned) { return planned.slot == fork.parent_slot; }
+    );
+    DI_CHECK(
+        parent != flight.planned.end() && parent->draw_row >= 0,
+        "a fork happens in the step that draws its parent's first token"
+    );
+    const int64_t row = flight.planned[inputs.sequences.size() + i].draw_row;
+    draw(
+        View<const float, 2>(logits.row(parent->draw_row), 1, logits.dim(1)),
+        View<const DrawRow, 1>(rows.data + row, 1),
+        slice(results, row)
+    );
+  }
+}
+
+void CudaDevice::enqueue_mixed(const StepInputs& inputs, InFlight& flight) {
+  flight.shape = {std::ssize(draw_rows_), most_};
+  reserve_results(flight.shape);
+  flight.buffers.reserve(flight.shape, std::ssize(step_.sequences));
+  const Arena::Scope scope(exec_.scratch);
+  const model::PlacedStep placed(
+      parts_.model,
+      step_,
+      {.replay = parts_.replay, .staging = flight.buffers.staging()},
+      exec_
+  );
+  const View<const DrawRow, 1> rows = place_draw_rows(flight);
+  const View<const float, 2> logits = enqueue_pass(placed);
+  const Drawn results = results_in(results_.get(), flight.shape);
+  if (logits.dim(0) > 0) {
+    const Drawn own{
+        .tokens = View<int32_t, 1>(results.tokens.data, logits.dim(0)),
+        .logprobs = View<float, 1>(results.logprobs.data, logits.dim(0)),
+        .finite = View<uint8_t, 1>(results.finite.data, logits.dim(0)),
+        .top_tokens = View<int32_t, 2>(results.top_tokens.data, logits.dim(0), most_),
+        .top_logprobs = View<float, 2>(results.top_logprobs.data, logits.dim(0), most_)};
+    enqueue_scores(logits, own);
+    draw(logits, View<const DrawRow, 1>(rows.data, logits.dim(0)), own);
+    enqueue_forks(inputs, logits, rows, results, flight);
+  }
+  fetch(placed, flight);
+}
+
+StepResult CudaDevice::collect() {
+  InFlight& flight = ring_[static_cast<std::size_t>(collected_++ % kDepth)];
+  if (!flight.on_device) return std::move(flight.result);
+  try {
+    flight.buffers.end.wait();
+    flight.result.seconds = flight.buffers.end.seconds_since(flight.buffers.start);
+    read_results(flight);
+  } catch (const std::exception& error) {
+    fail(flight, error.what());
+  }
+  return std::move(flight.result);
+}
+
+void CudaDevice::read_results(InFlight& flight) {
+  for (std::size_t i = 0; i < flight.planned.size(); ++i) {
+    const PlannedResult& planned = flight.planned[i];
+    SequenceResult& result = flight.result.sequences[i];
+    Entry& entry = entries_[static_cast<std::size_t>(planned.slot)];
+    if (result.skipped) continue;
+    if (entry.ended) {  // by the step before, after this one was launched
+      result.skipped = planned.draw_row >= 0;
+      continue;
+    }
+    if (planned.sequence >= 0 && flight.buffers.finite()[planned.sequence] == 0) {
+      entry.ended = true;
+      result.sampled = planned.draw_row >= 0;
+      result.end = DrawEnd::kNotFinite;
+      continue;
+    }
+    read_scores(flight, planned, result);
+    if (planned.draw_row >= 0) read_draw(flight, planned, result);
+  }
+}
+
+void CudaDevice::read_scores(
+    const InFlight& flight, const PlannedResult& planned, SequenceResult& result
+) {
+  const Admission& admission = *entries_[static_cast<std::size_t>(planned.slot)].admission;
+  const Drawn results = results_in(flight.buffers.results(), flight.shape);
+  for (int64_t i = 0; i < planned.num_scores; ++i) {
+    sampling::Draw score =
+        draw_of(results, planned.score_row + i, admission.sampling->top_logprobs);
+    score.token = admission.tokens[static_cast<std::size_t>(planned.first_token + i)];
+    result.prompt_scores.push_back(std::move(score));
+  }
+}
+
+void CudaDevice::read_draw(
+    const InFlight& flight, const PlannedResult& planned, SequenceResult& result
+) {
+  Entry& entry = entries_[static_cast<std::size_t>(planned.slot)];
+  const sampling::SamplingParams& params = *entry.admission->sampling;
+  const auto eos = static_cast<int32_t>(parts_.model.config.tokens.eos_token_id);
+  const Drawn results = results_in(flight.buffers.results(), flight.shape);
+  result.sampled = true;
+  result.draw = draw_of(results, planned.draw_row, params.top_logprobs);
+  if (!result.draw.finite) {
+    result.end = DrawEnd::kNotFinite;
+  } else if (sampling::ends_choice(params, eos, result.draw.token)) {
+    result.end = result.draw.token == eos ? DrawEnd::kEos : DrawEnd::kStopToken;
+  }
+  entry.ended = result.end != DrawEnd::kGoesOn;
+}
+
+}  // namespace di::engine::cuda

@@ -1,0 +1,134 @@
+// CudaDevice: steps on one GPU that go from one to the next without the processor. Tokens are drawn
+// on the device and stay there; what the processor reads of a step is a few bytes a sequence, one step
+// later.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/cuda/step_buffers.h"
+#include "engine/device.h"
+#include "model/placed_step.h"
+#include "ops/cuda/graph.h"
+#include "sampling/cuda/slot.h"
+
+namespace di::engine::cuda {
+
+/// Up to two steps are on the device at once. A step that only decodes is recorded the second time
+/// that one of its size comes, and played from then on.
+///
+/// Thread: one at a time.
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(const DeviceParts& parts);
+  ~CudaDevice() override;
+
+  void launch(StepInputs inputs) override;
+  int64_t depth() const override { return kDepth; }
+  bool done() const override;
+  StepResult collect() override;
+
+ private:
+  static constexpr int64_t kDepth = 2;
+
+  /// The sequence in a slot.
+  struct Entry {
+    std::shared_ptr<const Admission> admission;
+    std::unique_ptr<sampling::cuda::DeviceSlot> sampling;
+    int64_t num_blocks = 0;
+    bool ended = false;  ///< a collected step ended it: its rows in later steps are skipped
+  };
+
+  /// Where the rows of logits of one sequence's result lie.
+  struct PlannedResult {
+    int32_t slot = 0;
+    int64_t sequence = -1;    ///< index into the step's sequences; −1: a fork
+    int64_t draw_row = -1;    ///< −1: nothing is drawn
+    int64_t score_row = 0;    ///< first of the scored rows
+    int64_t num_scores = 0;
+    int64_t first_token = 0;  ///< index of the token that the first scored row predicts
+  };
+
+  /// A step between launch and collect.
+  struct InFlight {
+    StepBuffers buffers;
+    StepResult result;
+    std::vector<PlannedResult> planned;  // beside result.sequences
+    ResultShape shape;
+    bool on_device = false;  // something was enqueued
+  };
+
+  /// Which recorded step a step can be played on.
+  struct GraphKey {
+    int64_t rows = 0;
+    int64_t max_length = 0;
+    int64_t most = 0;  ///< best tokens that its draws report
+    auto operator<=>(const GraphKey&) const = default;
+  };
+  struct RecordedStep {
+    int64_t times = 0;  ///< that a step of this size came
+    std::optional<ops::cuda::Graph> graph;
+  };
+
+  void start(int32_t slot, std::shared_ptr<const Admission> admission);
+  void append_blocks(int32_t slot, const std::vector<int32_t>& blocks);
+  void plan_rows(const SequenceOrder& order, InFlight& flight);
+  void plan_fork(const ForkOrder& order, InFlight& flight);
+  void enqueue(const StepInputs& inputs, InFlight& flight);
+  void enqueue_mixed(const StepInputs& inputs, InFlight& flight);
+  void enqueue_scores(const View<const float, 2>& logits, const sampling::cuda::Drawn& results);
+  void enqueue_forks(
+      const StepInputs& inputs,
+      const View<const float, 2>& logits,
+      const View<const sampling::cuda::DrawRow, 1>& rows,
+      const sampling::cuda::Drawn& results,
+      const InFlight& flight
+  );
+  bool is_plain_decode(const StepInputs& inputs) const;
+  void enqueue_decode(InFlight& flight);
+  View<const float, 2> enqueue_pass(const model::PlacedStep& placed);
+  View<const sampling::cuda::DrawRow, 1> place_draw_rows(const InFlight& flight);
+  void draw(
+      const View<const float, 2>& logits,
+      const View<const sampling::cuda::DrawRow, 1>& rows,
+      const sampling::cuda::Drawn& results
+  );
+  /// Makes room for a step's results on the device.
+  void reserve_results(const ResultShape& shape);
+  void fetch(const model::PlacedStep& placed, InFlight& flight);
+  void fail(InFlight& flight, const std::string& error);
+  void read_results(InFlight& flight);
+  void read_scores(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);
+  void read_draw(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);
+
+  int32_t* tokens_of(int64_t slot) const;
+  int32_t* blocks_of(int64_t slot) const;
+
+  const DeviceParts parts_;
+  ops::OwnedExec owned_exec_;
+  ops::Exec& exec_;
+  std::vector<Entry> entries_;            // [slots]
+  std::shared_ptr<std::byte> tokens_;     // [slots, context + 1] int32
+  std::shared_ptr<std::byte> blocks_;     // [slots, blocks of the context] int32
+  std::shared_ptr<std::byte> slots_;      // [slots] SlotParams
+  std::shared_ptr<std::byte> results_;    // DrawResults of the step that runs
+  int64_t result_bytes_ = 0;              // that results_ has room for
+  std::array<InFlight, kDepth> ring_;
+  int64_t launched_ = 0;
+  int64_t collected_ = 0;
+  std::map<GraphKey, RecordedStep> recorded_;
+
+  // Of the step that is being launched.
+  model::Step step_;
+  std::vector<sampling::cuda::DrawRow> draw_rows_;  // [logit rows, then forks]
+  std::vector<int32_t> score_tokens_;               // [logit rows]: −1: not scored
+  std::vector<int32_t> score_tops_;
+  bool any_scores_ = false;
+  int64_t most_ = 0;  // best tokens that a draw or score of the step reports
+};
+
+}  // namespace di::engine::cuda

@@ -1,0 +1,44 @@
+#include "engine/cuda/step_buffers.h"
+
+#include "model/placed_step.h"
+#include "ops/cuda/memory.h"
+
+namespace di::engine::cuda {
+namespace {
+
+std::shared_ptr<std::byte> pinned(int64_t bytes) {
+  return ops::cuda::pinned_memory().allocate(bytes, "what a step and its results are passed in");
+}
+
+}  // namespace
+
+sampling::cuda::Drawn results_in(std::byte* memory, const ResultShape& shape) {
+  const auto [rows, most] = shape;
+  auto* tokens = reinterpret_cast<int32_t*>(memory);
+  auto* logprobs = reinterpret_cast<float*>(tokens + rows);
+  auto* top_tokens = reinterpret_cast<int32_t*>(logprobs + rows);
+  auto* top_logprobs = reinterpret_cast<float*>(top_tokens + rows * most);
+  auto* finite = reinterpret_cast<uint8_t*>(top_logprobs + rows * most);
+  return {
+      .tokens = View<int32_t, 1>(tokens, rows),
+      .logprobs = View<float, 1>(logprobs, rows),
+      .finite = View<uint8_t, 1>(finite, rows),
+      .top_tokens = View<int32_t, 2>(top_tokens, rows, most),
+      .top_logprobs = View<float, 2>(top_logprobs, rows, most)};
+}
+
+StepBuffers::StepBuffers()
+    : staging_(pinned(model::kStagingBytes)), draw_staging_(pinned(model::kStagingBytes)) {}
+
+void StepBuffers::reserve(const ResultShape& shape, int64_t sequences) {
+  if (shape.bytes() > result_bytes_) {
+    result_bytes_ = 2 * shape.bytes();
+    results_ = pinned(result_bytes_);
+  }
+  if (sequences > finite_bytes_) {
+    finite_bytes_ = 2 * sequences;
+    finite_ = pinned(finite_bytes_);
+  }
+}
+
+}  // namespace di::engine::cuda
