@@ -1,16 +1,13 @@
 #include "bench/synthetic_model.h"
 
-#include <cstring>
 #include <random>
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include "base/error.h"
 #include "base/math.h"
 #include "bench/synthetic.h"
 #include "config/known_models.h"
-#include "model/rope_tables.h"
 
 namespace di::bench {
 namespace {
@@ -18,16 +15,16 @@ namespace {
 using ops::Weight;
 using ops::WeightFormat;
 
-ModelConfig two_layers_of(const std::string& shape) {
+ModelConfig layers_of(const std::string& shape, int64_t num_layers) {
   if (shape != "v4.1-flash") {
     throw Error(
         ErrorCode::kInvalidArgument, fmt::format("unknown shape \"{}\"; there is v4.1-flash", shape)
     );
   }
   ModelConfig config = v41_flash_config();
-  config.num_hidden_layers = 2;
+  config.num_hidden_layers = num_layers;
   config.vocab_size = 1024;
-  config.attention.compress_ratios = {2, 2};
+  config.attention.compress_ratios.assign(static_cast<std::size_t>(num_layers), 2);
   config.attention.kv_source_layer_ids = {0};
   config.indexer.index_source_layer_ids = {0};
   config.indexer.candidate_source_layer_id.reset();
@@ -66,9 +63,8 @@ class Builder {
       std::byte* memory = take(bytes * count);
       pack(raw.view(), memory);
       pool_.parallel_for(count - 1, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          std::memcpy(memory + (i + 1) * bytes, memory, static_cast<std::size_t>(bytes));
-        }
+        for (int64_t i = begin; i < end; ++i)
+          write(memory + (i + 1) * bytes, memory, bytes);
       });
       for (int64_t e = 0; e < count; ++e) {
         experts[static_cast<std::size_t>(e)].*part = packed(raw.view(), memory + e * bytes);
@@ -80,33 +76,42 @@ class Builder {
   }
 
   View<const bf16, 1> norm(int64_t width) {
-    auto* values = reinterpret_cast<bf16*>(take(width * 2));
-    std::fill_n(values, width, to_bf16(1.0f));
-    return View<const bf16, 1>(values, width);
+    const std::vector<bf16> ones(static_cast<std::size_t>(width), to_bf16(1.0f));
+    return View<const bf16, 1>(keep(ones), width);
   }
 
   View<const float, 1> constants(int64_t width, float value) {
-    auto* values = reinterpret_cast<float*>(take(width * 4));
-    std::fill_n(values, width, value);
-    return View<const float, 1>(values, width);
+    const std::vector<float> values(static_cast<std::size_t>(width), value);
+    return View<const float, 1>(keep(values), width);
   }
 
   View<const bf16, 2> embedding(int64_t rows, int64_t cols) {
-    const std::vector<bf16> values = synthetic_activations(random_, rows * cols);
-    auto* memory = reinterpret_cast<bf16*>(take(rows * cols * 2));
-    std::copy(values.begin(), values.end(), memory);
-    return View<const bf16, 2>(memory, rows, cols);
+    return View<const bf16, 2>(keep(synthetic_activations(random_, rows * cols)), rows, cols);
   }
 
   int64_t dense_bytes() const { return dense_bytes_; }
   int64_t dense_weights() const { return dense_weights_; }
 
  private:
+  /// A copy of `values` that lives as long as the model.
+  template <class T>
+  const T* keep(const std::vector<T>& values) {
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
+    std::byte* memory = take(bytes);
+    write(memory, values.data(), bytes);
+    return reinterpret_cast<const T*>(memory);
+  }
+
+  void write(std::byte* to, const void* from, int64_t bytes) const {
+    ops_.memory().copy(to, from, bytes, nullptr);
+    ops_.memory().wait(nullptr);
+  }
+
   int64_t packed_bytes(const Weight& raw) const {
     const int64_t bytes = ops_.packed_bytes(raw.format, raw.rows, raw.cols);
     const int64_t plain = ops::data_bytes(raw.format, raw.rows, raw.cols) +
                           ops::scale_bytes(raw.format, raw.rows, raw.cols);
-    return align_up(bytes > 0 ? bytes : plain, 64);
+    return align_up(bytes > 0 ? bytes : plain, 256);
   }
 
   bool packs(const Weight& raw) const {
@@ -115,11 +120,10 @@ class Builder {
 
   void pack(const Weight& raw, std::byte* memory) {
     if (!packs(raw)) {
-      const auto data = static_cast<std::size_t>(ops::data_bytes(raw.format, raw.rows, raw.cols));
-      std::memcpy(memory, raw.data, data);
-      const auto scales =
-          static_cast<std::size_t>(ops::scale_bytes(raw.format, raw.rows, raw.cols));
-      if (scales > 0) std::memcpy(memory + data, raw.scales, scales);
+      const int64_t data = ops::data_bytes(raw.format, raw.rows, raw.cols);
+      write(memory, raw.data, data);
+      const int64_t scales = ops::scale_bytes(raw.format, raw.rows, raw.cols);
+      if (scales > 0) write(memory + data, raw.scales, scales);
       return;
     }
     pool_.parallel_for(ceil_div(raw.rows, ops::kPackRows), 1, [&](int64_t begin, int64_t end) {
@@ -137,17 +141,7 @@ class Builder {
   }
 
   std::byte* take(int64_t bytes) {
-    const auto size = static_cast<std::size_t>(align_up(bytes, 64));
-    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) {
-      throw Error(
-          ErrorCode::kOutOfMemory,
-          fmt::format("the system refuses {} bytes for synthetic weights", size)
-      );
-    }
-    ::madvise(data, size, MADV_HUGEPAGE);
-    result_.storage.emplace_back(data, [size](void* p) { ::munmap(p, size); });
-    return static_cast<std::byte*>(data);
+    return result_.storage.emplace_back(ops_.memory().allocate(bytes, "synthetic weights")).get();
   }
 
   const ops::OpTable& ops_;
@@ -213,10 +207,10 @@ model::MoeWeights moe(Builder& builder, const ModelConfig& config) {
 }  // namespace
 
 SyntheticModel synthetic_model(
-    const std::string& shape, const ops::OpTable& ops, ThreadPool& pool
+    const std::string& shape, const ops::OpTable& ops, ThreadPool& pool, int64_t num_layers
 ) {
   SyntheticModel result;
-  const ModelConfig config = two_layers_of(shape);
+  const ModelConfig config = layers_of(shape, num_layers);
   model::Model& model = result.model;
   model.config = config;
   model.roles = layer_roles(config);
@@ -237,6 +231,8 @@ SyntheticModel synthetic_model(
   result.dense_bytes_per_layer = builder.dense_bytes() / config.num_hidden_layers;
   result.dense_weights_per_layer = builder.dense_weights() / config.num_hidden_layers;
   model.weights.embed = builder.embedding(config.vocab_size, config.hidden_size);
+  model.weights.norm = builder.norm(config.hidden_size);
+  model.weights.head.rows = config.vocab_size;
   return result;
 }
 

@@ -1,6 +1,7 @@
 // `deepinfer bench`: measurements as JSON lines.
 #include <memory>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "bench/decode_batch_bench.h"
 #include "bench/host_bench.h"
@@ -16,10 +17,15 @@
 #include "cli/runtime.h"
 #include "sched/traffic.h"
 
+#if DI_HAS_CUDA
+#include "bench/cuda/device_bench.h"
+#endif
+
 namespace di::cli {
 namespace {
 
 struct BenchOptions {
+  std::string backend = "cpu";
   std::string isa = "auto";
   int threads = 0;
   std::string only;
@@ -27,7 +33,49 @@ struct BenchOptions {
   std::string shape = "v4.1-flash";
   int64_t context = 4096;
   std::string scratch_dir = "/tmp";
+  std::vector<int64_t> sequences;
+  int64_t layers = 2;
+  bool by_op = false;
 };
+
+void add_backend(CLI::App& command, BenchOptions& options) {
+  command.add_option("--backend", options.backend, "cpu, or cuda: one Hopper GPU")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+}
+
+#if !DI_HAS_CUDA
+[[noreturn]] void refuse_cuda() {
+  throw Error(ErrorCode::kUnsupported, "backend cuda: this program was built without it");
+}
+#endif
+
+void bench_device_ops(const BenchOptions& options) {
+#if DI_HAS_CUDA
+  bench::cuda::bench_ops(options.only, print_line);
+#else
+  static_cast<void>(options);
+  refuse_cuda();
+#endif
+}
+
+void bench_device_layer(const BenchOptions& options) {
+#if DI_HAS_CUDA
+  bench::cuda::LayerOptions request{
+      .shape = options.shape,
+      .layers = options.layers,
+      .context = options.context,
+      .by_op = options.by_op};
+  if (!options.sequences.empty() || !options.rows.empty()) {
+    request.sequences = options.sequences;
+    request.chunks = options.rows;
+  }
+  bench::cuda::bench_layer(request, print_line);
+#else
+  static_cast<void>(options);
+  refuse_cuda();
+#endif
+}
 
 void add_machine_options(CLI::App& command, BenchOptions& options) {
   command.add_option("--isa", options.isa, "Kernels to measure")
@@ -67,12 +115,18 @@ void add_memory(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
 
 void add_ops(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
   CLI::App* command = bench.add_subcommand("ops", "Every op at the real model's sizes");
+  add_backend(*command, *options);
   add_machine_options(*command, *options);
-  command->add_option("--only", options->only, "One benchmark by name");
+  command->add_option(
+      "--only",
+      options->only,
+      "One benchmark by name; of cuda one family: linears, experts, attention, index, rows, draw"
+  );
   command->add_option("--rows", options->rows, "Row counts, separated by commas")
       ->delimiter(',')
       ->allow_extra_args(false);
   command->callback([options] {
+    if (options->backend == "cuda") return bench_device_ops(*options);
     bench::OpsBenchOptions request{
         .isa = isa_of(*options), .threads = options->threads, .only = options->only};
     if (!options->rows.empty()) request.rows = options->rows;
@@ -82,9 +136,21 @@ void add_ops(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
 
 void add_layer(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
   CLI::App* command = bench.add_subcommand(
-      "layer", "Two layers of the real width with synthetic weights (about 15 GB)"
+      "layer", "Layers of the real width with synthetic weights (about 7.5 GB each)"
   );
+  add_backend(*command, *options);
   add_machine_options(*command, *options);
+  command->add_option("--layers", options->layers, "How many; cuda only, the cpu has 2")
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--sequences", options->sequences, "Sequences of one row each, by commas; cuda only"
+      )
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{1}, int64_t{1024}))
+      ->allow_extra_args(false);
+  command->add_flag("--by-op", options->by_op, "A line for each op too; cuda only");
   command->add_option("--shape", options->shape, "Whose layers")
       ->check(CLI::IsMember({"v4.1-flash"}))
       ->capture_default_str();
@@ -95,6 +161,7 @@ void add_layer(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->callback([options] {
+    if (options->backend == "cuda") return bench_device_layer(*options);
     bench::LayerBenchOptions request{
         .isa = isa_of(*options),
         .threads = options->threads,

@@ -27,11 +27,16 @@ using BenchReport = std::function<void(const BenchResult&)>;
 /// measured.
 double measure(cudaStream_t stream, int repeats, const std::function<void(int)>& enqueue);
 
+/// Keeps the device busy for `seconds`, while the processor enqueues what is to be timed behind.
+void occupy(cudaStream_t stream, double seconds);
+
 /// Read rate of the device's memory in bytes a second: the ceiling of everything that streams.
 double measured_read_rate(cudaStream_t stream);
 
-void bench_rows(const BenchReport& report);   ///< norms, streams, hyper-connections, Engram
-void bench_index(const BenchReport& report);  ///< scores, selection, compressor
-void bench_experts(const BenchReport& report);  ///< mixture of experts at the real sizes
+void bench_rows(const BenchReport& report);       ///< norms, streams, hyper-connections, Engram
+void bench_index(const BenchReport& report);      ///< scores, selection, compressor
+void bench_experts(const BenchReport& report);    ///< mixture of experts at the real sizes
+void bench_linear(const BenchReport& report);     ///< the linears and the head
+void bench_attention(const BenchReport& report);  ///< sparse attention and its stores
 
 }  // namespace di::ops::cuda

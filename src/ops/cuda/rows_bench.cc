@@ -4,6 +4,8 @@
 #include <random>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "ops/cuda/benchmarks.h"
 #include "ops/cuda/engram.h"
 #include "ops/cuda/launch.h"
@@ -177,7 +179,7 @@ void bench_norm(RowsBench& bench, int64_t rows, int64_t width) {
   const Turns<bf16> x(sets, rows * width);
   const Turns<bf16> y(sets, rows * width);
   const Turns<bf16> weight(1, width);
-  const std::string shape = "x" + std::to_string(width);
+  const std::string shape = fmt::format("x{}", width);
   bench.run("rms_norm", shape.c_str(), rows, bytes, [&](int turn) {
     rms_norm(
         bench.exec(),

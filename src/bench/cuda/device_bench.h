@@ -1,0 +1,31 @@
+// Benchmarks on a GPU: every op at the real sizes, and whole layers of the real width.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/memory_bench.h"
+
+namespace di::bench::cuda {
+
+/// Runs the benchmarks of the families whose name begins with `only` (all when it is empty). One
+/// JSON line a measurement: op, shape, rows, us (median), tbps and its share of this run's read
+/// rate, tflops.
+void bench_ops(const std::string& only, const Emit& emit);
+
+/// What the layers are run with.
+struct LayerOptions {
+  std::string shape = "v4.1-flash";
+  int64_t layers = 2;
+  int64_t context = 4096;                    ///< tokens in each sequence's cache before the rows
+  std::vector<int64_t> sequences = {1, 64};  ///< of one row each
+  std::vector<int64_t> chunks = {4096};      ///< rows of a lone sequence
+  bool by_op = false;                        ///< a line for each op too
+};
+
+/// Layers of the real width with synthetic weights, recorded as a graph and played: microseconds a
+/// layer beside bytes / read rate and FLOPs.
+void bench_layer(const LayerOptions& options, const Emit& emit);
+
+}  // namespace di::bench::cuda
