@@ -7,4 +7,4 @@ cd "$(dirname "$0")/.."
 
 mode=(-i)
 [[ "${1:-}" == --check ]] && mode=(--dry-run -Werror)
-git ls-files -z '*.h' '*.cc' | xargs -0 -n 16 -P "$(nproc)" clang-format "${mode[@]}"
+git ls-files -z '*.h' '*.cc' '*.cu' '*.cuh' | xargs -0 -n 16 -P "$(nproc)" clang-format "${mode[@]}"
