@@ -188,9 +188,7 @@ void engram_gate(Exec& exec, const EngramGate& op) {
       .is_image = op.is_image.empty() ? nullptr : op.is_image.data,
       .gate = op.gate.empty() ? nullptr : op.gate.data,
       .width = op.h.dim(2)};
-  const dim3 grid(
-      static_cast<unsigned int>(op.h.dim(1)), static_cast<unsigned int>(op.h.dim(0))
-  );
+  const dim3 grid(static_cast<unsigned int>(op.h.dim(1)), static_cast<unsigned int>(op.h.dim(0)));
   gate_kernel<<<grid, kThreads, 0, exec.stream>>>(args);
   check_launch("engram_gate");
 }

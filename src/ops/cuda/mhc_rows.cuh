@@ -84,17 +84,47 @@ struct MixArgs {
   float hc_eps;
 };
 
-/// Σ of the values of lanes `first`, `first` + stride, … of 16, in double, rounded once.
-__device__ inline float sum_of_four(float z, int first, int stride) {
+/// A sum and what its rounding left out.
+struct ExactSum {
+  float sum;
+  float rest;
+};
+
+__device__ inline ExactSum add_exactly(float a, float b) {
+  const float sum = a + b;
+  const float from_b = sum - a;
+  return {sum, (a - (sum - from_b)) + (b - from_b)};
+}
+
+/// A divisor with an estimate of its reciprocal that did not wait for its last bits.
+struct Divisor {
+  float value;
+  float reciprocal;
+};
+
+/// Σ of the values of lanes `first`, `first` + stride, … of 16, rounded once, plus eps: what a sum
+/// in double gives, in fewer cycles, since the rests of such numbers add up exactly.
+__device__ inline Divisor divisor_of(float z, int first, int stride, float eps) {
   float part[kStreams];
 #pragma unroll
   for (int i = 0; i < kStreams; ++i)
     part[i] = __shfl_sync(0xffffffffu, z, first + i * stride, 16);
-  double sum = part[0];
-#pragma unroll
-  for (int i = 1; i < kStreams; ++i)
-    sum += part[i];
-  return static_cast<float>(sum);
+  const ExactSum low = add_exactly(part[0], part[1]);
+  const ExactSum high = add_exactly(part[2], part[3]);
+  const ExactSum both = add_exactly(low.sum, high.sum);
+  float reciprocal;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(both.sum + eps));
+  return {both.sum + ((low.rest + high.rest) + both.rest) + eps, reciprocal};
+}
+
+/// z / divisor, correctly rounded for the sizes that meet here: two steps of the residual.
+__device__ inline float divide(float z, const Divisor& divisor) {
+  const float d = -divisor.value;
+  const float r = divisor.reciprocal;
+  const float reciprocal = fmaf(r, fmaf(d, r, 1.0f), r);
+  float quotient = z * reciprocal;
+  quotient = fmaf(fmaf(d, quotient, z), reciprocal, quotient);
+  return fmaf(fmaf(d, quotient, z), reciprocal, quotient);
 }
 
 /// Row softmax, then alternating normalisation: `iters` column passes in all, the last pass one.
@@ -106,11 +136,12 @@ __device__ inline float sinkhorn(float z, int iters, float eps) {
   float top = fmaxf(z, __shfl_xor_sync(0xffffffffu, z, 1));
   top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
   z = exp_f32(z - top);
-  z = z / sum_of_four(z, row, 1) + eps;
-  z = z / (sum_of_four(z, column, kStreams) + eps);
+  z = divide(z, divisor_of(z, row, 1, 0)) + eps;
+  z = divide(z, divisor_of(z, column, kStreams, eps));
+#pragma unroll 1
   for (int pass = 1; pass < iters; ++pass) {
-    z = z / (sum_of_four(z, row, 1) + eps);
-    z = z / (sum_of_four(z, column, kStreams) + eps);
+    z = divide(z, divisor_of(z, row, 1, eps));
+    z = divide(z, divisor_of(z, column, kStreams, eps));
   }
   return z;
 }

@@ -11,7 +11,7 @@ namespace di::ops::cuda {
 void quantize_fp8(Exec& exec, const QuantizeFp8& op);
 
 /// The squares are summed in double in an order that the width alone decides. Throws
-/// Error{kUnsupported} unless the width is a multiple of 8.
+/// Error{kUnsupported} unless the width is a multiple of 8 and at most 16,384.
 void rms_norm(Exec& exec, const RmsNorm& op);
 
 /// Throws Error{kUnsupported} unless head_dim is even.

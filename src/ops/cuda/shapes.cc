@@ -21,4 +21,12 @@ void need_equal(const char* what, int64_t found, int64_t expected) {
   );
 }
 
+void need_at_most(const char* what, int64_t found, int64_t most) {
+  if (found <= most) return;
+  throw Error(
+      ErrorCode::kUnsupported,
+      fmt::format("cuda: {} is {}, it may be at most {}", what, found, most)
+  );
+}
+
 }  // namespace di::ops::cuda

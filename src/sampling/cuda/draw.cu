@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "ops/cuda/launch.h"
 #include "sampling/cuda/draw.h"
-#include "sampling/cuda/quick_mass.cuh"
 #include "sampling/cuda/random.cuh"
 #include "sampling/cuda/ranked.cuh"
 #include "sampling/distribution.h"
@@ -136,7 +135,8 @@ class RowDraw {
 
   /// Brings the part into shared memory and finds its best entry on the way.
   __device__ Best load() {
-    const float* from = row_logits() + part_.begin;
+    const RowPart part = part_;
+    const float* from = row_logits() + part.begin;
     float best = -INFINITY;
     int at = 0x7fffffff;
     int is_bad = 0;
@@ -148,19 +148,19 @@ class RowDraw {
       }
     };
     if (args_.vocab_size % 4 == 0) {
-      const int vectors = part_.size / 4;
+      const int vectors = part.size / 4;
 #pragma unroll 8
       for (int v = threadIdx.x; v < vectors; v += kThreads) {
         const float4 four = __ldcs(reinterpret_cast<const float4*>(from) + v);
-        reinterpret_cast<float4*>(part_.logits)[v] = four;
+        reinterpret_cast<float4*>(part.logits)[v] = four;
         look(four.x, 4 * v);
         look(four.y, 4 * v + 1);
         look(four.z, 4 * v + 2);
         look(four.w, 4 * v + 3);
       }
     } else {
-      for (int i = threadIdx.x; i < part_.size; i += kThreads) {
-        part_.logits[i] = from[i];
+      for (int i = threadIdx.x; i < part.size; i += kThreads) {
+        part.logits[i] = from[i];
         look(from[i], i);
       }
     }
@@ -172,7 +172,7 @@ class RowDraw {
   }
 
   /// The best of all threads of the cluster.
-  __device__ Best share_best(Best best) {
+  __device__ __noinline__ Best share_best(Best best) {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) {
       Best other;
@@ -279,16 +279,18 @@ class RowDraw {
   }
 
   /// Masses of all parts; tokens near the best one go to the first CTA.
-  __device__ PartSums add_masses(const Scale& scale) {
+  __device__ PartSums add_masses(Scale scale) {
     const auto floor = static_cast<uint64_t>(ceil(memory_.params.min_p * kUnitMass));
+    const RowPart part = part_;
+    const int cta = ranking_.cta();
     PartSums sums;
     if (threadIdx.x == 0) memory_.near_listed = 0;
     __syncthreads();
     NearTokens* near = ranking_.in_cta(&memory_.ranking.near, 0);
-    for (int at = 0; at < part_.size; at += 4 * kThreads) {
+    for (int at = 0; at < part.size; at += 4 * kThreads) {
       const int first = at + 4 * static_cast<int>(threadIdx.x);
       double logits[4];
-      part_.four_logits(first, logits);
+      part.four_logits(first, logits);
       bool is_near = false;
       uint64_t masses[4];
 #pragma unroll
@@ -308,8 +310,8 @@ class RowDraw {
         sums.near_mass += masses[k];
         const int place = atomicAdd(&memory_.near_listed, 1);
         if (place >= kNear) continue;
-        near->ranks[ranking_.cta()][place] = rank_of(logits[k]);
-        near->tokens[ranking_.cta()][place] = part_.begin + first + k;
+        near->ranks[cta][place] = rank_of(logits[k]);
+        near->tokens[cta][place] = part.begin + first + k;
       }
     }
     BlockScratch& scratch = memory_.ranking.scratch;

@@ -7,6 +7,11 @@
 
 namespace di::sampling::cuda {
 
+/// mass_of(), once in the program: it is long, and where it matters it is rare.
+static __device__ __noinline__ uint64_t exact_mass(double x) {
+  return mass_of(x);
+}
+
 /// mass_of(x) for x ≥ 0, the same number. exp is taken to 36 bits with fused products first; where
 /// that cannot tell to which whole number the mass rounds, and for the largest masses, mass_of()
 /// decides.
@@ -40,7 +45,7 @@ __device__ inline uint64_t quick_mass(double x) {
   if (fma(mass, kError, off) < 0.4999) {
     return static_cast<uint64_t>(__double_as_longlong(rounded)) & 0x000F'FFFF'FFFF'FFFF;
   }
-  return mass_of(x);
+  return exact_mass(x);
 }
 
 }  // namespace di::sampling::cuda

@@ -8,8 +8,8 @@
 
 #include <cooperative_groups.h>
 
+#include "sampling/cuda/quick_mass.cuh"
 #include "sampling/cuda/row.cuh"
-#include "sampling/fixed_exp.h"
 
 namespace di::sampling::cuda {
 
@@ -27,7 +27,7 @@ struct Scale {
   double inverse_temperature = 1;
 
   __device__ double distance(double logit) const { return (top - logit) * inverse_temperature; }
-  __device__ uint64_t mass(double logit) const { return mass_of(distance(logit)); }
+  __device__ uint64_t mass(double logit) const { return exact_mass(distance(logit)); }
 };
 
 /// A running sum that a place is to reach; see ranked_masses.h.
@@ -109,7 +109,7 @@ class Ranking {
   }
 
   /// The first place at which a mark is reached that some place reaches; in every thread.
-  __device__ Place find(const Scale& scale, const Mark& mark) {
+  __device__ __noinline__ Place find(const Scale& scale, const Mark& mark) {
     const Bundle bundle = narrow(mark, &scale);
     if (bundle.count > kFew) return find_among_ties(bundle, scale, mark);
     list_if([&](uint64_t rank) { return rank >> bundle.shift == bundle.prefix; });
@@ -128,7 +128,7 @@ class Ranking {
   }
 
   /// Puts the `count` best tokens in their order at the beginning of the first CTA's list.
-  __device__ void list_best(int64_t count) {
+  __device__ __noinline__ void list_best(int64_t count) {
     const Bundle bundle =
         narrow({.is_count = true, .value = static_cast<uint64_t>(count)}, nullptr);
     if (bundle.count <= kFew) {
@@ -171,7 +171,7 @@ class Ranking {
  private:
   /// Splits until few tokens are left, or only such of one logit. Without a scale nothing is
   /// weighed, which does for marks of counts.
-  __device__ Bundle narrow(const Mark& mark, const Scale* scale) {
+  __device__ __noinline__ Bundle narrow(const Mark& mark, const Scale* scale) {
     Bundle bundle;
     for (int above = 64; above > 0;) {
       const int bits = above > 20 ? 11 : 10;
@@ -309,7 +309,7 @@ class Ranking {
   }
 
   /// Bitonic sort of the list, padded to a power of two.
-  __device__ void sort_list(int size) {
+  __device__ __noinline__ void sort_list(int size) {
     List& list = memory_.list;
     int padded = 32;
     while (padded < size)
@@ -343,7 +343,7 @@ class Ranking {
   }
 
   /// memory_.sums of the sorted list of `size` tokens, kFew at most.
-  __device__ void add_masses(int size, const Scale& scale, uint64_t before) {
+  __device__ __noinline__ void add_masses(int size, const Scale& scale, uint64_t before) {
     constexpr int kOwn = kFew / kThreads;
     uint64_t masses[kOwn] = {};
     uint64_t sum = 0;

@@ -49,20 +49,8 @@ struct RowPart {
 
   /// The logit of token begin + i in double, after the edits that are switched on.
   __device__ double logit(int i) const {
-    double logit = logits[i];
-    if (is_penalised) {
-      const uint32_t seen = params->seen[begin + i];
-      if (seen != 0) {
-        logit = logit > 0 ? logit / params->repetition_penalty : logit * params->repetition_penalty;
-        const uint32_t outputs = seen & ~kInPrompt;
-        if (outputs != 0) {
-          logit -= params->frequency_penalty * static_cast<double>(outputs);
-          logit -= params->presence_penalty;
-        }
-      }
-    }
-    if (is_biased && (bits[i / 32] >> i % 32 & 1) != 0) logit += bias_of(*params, begin + i);
-    return logit;
+    const double logit = logits[i];
+    return is_penalised || is_biased ? edited(logit, i) : logit;
   }
 
   /// logit() of four neighbours from `first`, a multiple of 4; −∞ where there is none.
@@ -78,6 +66,21 @@ struct RowPart {
 #pragma unroll
     for (int k = 0; k < 4; ++k)
       result[k] = first + k < size ? logit(first + k) : -static_cast<double>(INFINITY);
+  }
+
+  /// A logit after penalties and biases.
+  __device__ __noinline__ double edited(double logit, int i) const {
+    const uint32_t seen = is_penalised ? params->seen[begin + i] : 0;
+    if (seen != 0) {
+      logit = logit > 0 ? logit / params->repetition_penalty : logit * params->repetition_penalty;
+      const uint32_t outputs = seen & ~kInPrompt;
+      if (outputs != 0) {
+        logit -= params->frequency_penalty * static_cast<double>(outputs);
+        logit -= params->presence_penalty;
+      }
+    }
+    if (is_biased && (bits[i / 32] >> i % 32 & 1) != 0) logit += bias_of(*params, begin + i);
+    return logit;
   }
 
   /// Calls use(i) for each id of the list that lies in this part.
