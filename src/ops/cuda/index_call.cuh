@@ -15,6 +15,7 @@ struct IndexCall {
   const int32_t* candidates = nullptr;  // [rows, width], or nullptr: all entries
   int width = 0;
   int block_size = 1;
+  int candidate_shift = 0;  ///< block_size is 2^this, where the fast kernel is used
   int heads = 0;
   int dim = 0;
   PagedView keys;
@@ -26,7 +27,7 @@ struct IndexCall {
 
   /// Entries that a row may see.
   __device__ int visible(int64_t row) const {
-    return static_cast<int>((positions[row] + 1) / ratio);
+    return (static_cast<int>(positions[row]) + 1) / ratio;
   }
   /// Places of a row with `visible` entries.
   __device__ int places(int visible) const {

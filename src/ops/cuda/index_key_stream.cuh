@@ -9,130 +9,148 @@ namespace di::ops::cuda {
 
 inline constexpr int kTile = static_cast<int>(kScoreTile);
 inline constexpr int kWarpKeys = kTile / 4;
+inline constexpr int kChunk = 8;  ///< neighbouring keys: within a block, and within a candidate
+inline constexpr int kChunkBytes = kChunk * IndexTile::kCodeBytes;
 inline constexpr int kStages = 4;
 inline constexpr int kStageBytes = kWarpKeys * (IndexTile::kCodeBytes + IndexTile::kGroups);
 
-/// Copies 16 or 4 bytes into shared memory behind the thread, if `wanted`.
+/// Copies 16 bytes into shared memory behind the thread, if `wanted`.
 __device__ inline void copy_16(uint32_t to, const void* from, bool wanted = true) {
   asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p cp.async.cg.shared.global [%0], [%1], "
-      "16;\n}\n" ::"r"(to),
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n"
+      "@p cp.async.cg.shared.global [%0], [%1], 16;\n}\n" ::"r"(to),
       "l"(from),
       "r"(static_cast<int>(wanted))
       : "memory"
   );
 }
-__device__ inline void copy_4(uint32_t to, const void* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+/// Closes a batch of copies.
+__device__ inline void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Waits until at most `kPending` of the thread's batches are unfinished.
+template <int kPending>
+__device__ inline void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-/// The keys of one sequence as a warp needs them: 16 of every tile of 64 places, through a ring of
-/// its own. A lane takes the 16-byte piece lane % 4 of keys lane / 4 and lane / 4 + 8; pieces are
-/// rotated so that the reads of a fragment meet no bank twice. The block of a tile is looked up one
-/// step before its copies start.
+/// What the rows of one sequence share: its blocks, the candidates of the one row that reads some,
+/// and the tiles of 64 places that the furthest of them sees.
+struct KeyRun {
+  const int32_t* table;
+  const int32_t* candidates;
+  int tiles;
+};
+
+/// The entry of a run's `place`; negative: none. A candidate's last entries may not be visible yet.
+template <bool kCandidates>
+__device__ int entry_at(const IndexCall& call, const KeyRun& run, int place) {
+  if constexpr (!kCandidates) return place;
+  const int slot = place >> call.candidate_shift;
+  const int block = slot < call.width ? run.candidates[slot] : -1;
+  const int offset = place & ((1 << call.candidate_shift) - 1);
+  return block < 0 ? -1 : (block << call.candidate_shift) + offset;
+}
+
+/// A warp's keys of a run, two chunks of every tile, through a ring of its own. A lane copies the
+/// 16-byte piece lane % 4 of keys lane / 4 and lane / 4 + 8; pieces are rotated so that the reads
+/// of a fragment meet no bank twice. What must be looked up for a tile, candidates and blocks, is
+/// asked for while the tiles before it are copied.
 template <bool kCandidates>
 class KeyStream {
  public:
-  __device__ KeyStream(
-      const IndexCall& call,
-      const int32_t* table,
-      const int32_t* candidates,
-      int visible,
-      uint32_t ring
-  )
-      : call_(call),
-        table_(table),
-        candidates_(candidates),
-        visible_(visible),
-        shift_(call.block_shift) {
+  /// Tiles first, first + step and on, into the ring at shared-memory address `ring`.
+  __device__ KeyStream(const IndexCall& call, const KeyRun& run, int first, int step, uint32_t ring)
+      : call_(call), run_(run), tile_(first), step_(step) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
     const int key = lane / 4;
+    own_place_ = warp * kWarpKeys;
     to_ = ring + key * IndexTile::kCodeBytes + (lane + key / 2) % 4 * 16;
-    scales_to_ =
-        ring + kWarpKeys * IndexTile::kCodeBytes + lane * (kCandidates ? IndexTile::kGroups : 16);
-    codes_at_ = static_cast<uint32_t>(warp * kWarpKeys * IndexTile::kCodeBytes + lane * 16);
-    scales_at_ = static_cast<uint32_t>(warp * kWarpKeys * IndexTile::kGroups + lane * 16);
+    scales_to_ = ring + kWarpKeys * IndexTile::kCodeBytes + lane * 16;
+    look_up_entries(first);
+    look_up_blocks(first);
+    look_up_entries(first + step);
   }
 
-  /// The block of `tile`, for start(). Tiles that are not there have none.
-  __device__ int32_t block(int tile, int tiles) const {
-    if (kCandidates || tile >= tiles) return 0;
-    return table_[static_cast<uint32_t>(tile) >> (shift_ - 6)];
-  }
-
-  /// Starts the copies of `tile` into the stage at byte `stage` of the ring; counts as a batch even
-  /// when the tile is not there.
-  __device__ void start(int tile, int tiles, int32_t block, uint32_t stage) const {
-    if (tile < tiles) {
+  /// Starts the copies of the next tile into the stage at byte `stage` of the ring; a batch even
+  /// when there is none.
+  __device__ void copy_next(uint32_t stage) {
+    if (tile_ < run_.tiles) {
       if constexpr (kCandidates) {
-        const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
-        gather(tile * kTile + warp * kWarpKeys, stage);
+        copy_chunks(stage);
       } else {
-        stream(static_cast<uint32_t>(tile * kTile) & (per_block() - 1), block, stage);
+        copy_neighbours(stage);
       }
+      tile_ += step_;
+      look_up_blocks(tile_);
+      look_up_entries(tile_ + step_);
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
-  }
-
-  /// The entry at `place`; negative: none.
-  __device__ int entry(int place) const {
-    if constexpr (!kCandidates) return place;
-    const int slot = place / call_.block_size;
-    const int block = slot < call_.width ? candidates_[slot] : -1;
-    const int entry = block * call_.block_size + place % call_.block_size;
-    return block >= 0 && entry < visible_ ? entry : -1;
+    commit_copies();
   }
 
  private:
+  static constexpr int kLookUps = kCandidates ? 2 : 1;
+
   __device__ uint32_t per_block() const {
     return static_cast<uint32_t>(call_.keys.entries_per_block);
   }
-
-  /// Sixteen neighbours of the tile from place `at` of a block on.
-  __device__ void stream(uint32_t at, int32_t block, uint32_t stage) const {
-    const std::byte* section = call_.keys.base + static_cast<uint64_t>(static_cast<uint32_t>(block)
-                                                 ) * static_cast<uint32_t>(call_.keys.block_stride);
-    const std::byte* codes = section + (at * IndexTile::kCodeBytes + codes_at_);
-    copy_16(to_ + stage, codes);
-    copy_16(to_ + stage + 8 * IndexTile::kCodeBytes, codes + 8 * IndexTile::kCodeBytes);
-    const std::byte* scales =
-        section + (per_block() * IndexTile::kCodeBytes + at * IndexTile::kGroups + scales_at_);
-    copy_16(scales_to_ + stage, scales, threadIdx.x % 32 < kWarpKeys * IndexTile::kGroups / 16);
+  __device__ uint32_t scales_begin() const { return per_block() * IndexTile::kCodeBytes; }
+  __device__ const std::byte* section(int chunk) const {
+    return call_.keys.base + static_cast<uint64_t>(static_cast<uint32_t>(block_[chunk])) *
+                                 static_cast<uint32_t>(call_.keys.block_stride);
   }
 
-  /// Sixteen entries wherever the candidates lie; the first one stands for places without an entry.
-  __device__ void gather(int place, uint32_t offset) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int piece = lane % 4 * 16;
-    copy_16(to_ + offset, key(place + lane / 4, IndexTile::kCodeBytes) + piece);
-    copy_16(
-        to_ + offset + 8 * IndexTile::kCodeBytes,
-        key(place + lane / 4 + 8, IndexTile::kCodeBytes) + piece
-    );
-    if (lane < kWarpKeys) {
-      copy_4(
-          scales_to_ + offset,
-          key(place + lane, IndexTile::kGroups) + per_block() * IndexTile::kCodeBytes
-      );
+  /// The first entries of the sequence stand for what is not there.
+  __device__ void look_up_entries(int tile) {
+#pragma unroll
+    for (int chunk = 0; chunk < kLookUps; ++chunk) {
+      const int place = tile * kTile + own_place_ + chunk * kChunk;
+      next_entry_[chunk] =
+          tile < run_.tiles ? max(entry_at<kCandidates>(call_, run_, place), 0) : 0;
     }
   }
-  /// The entry at `place` in a section of `bytes` an entry.
-  __device__ const std::byte* key(int place, uint32_t bytes) const {
-    const int j = max(entry(place), 0);
-    return call_.keys.base + table_[j >> shift_] * call_.keys.block_stride +
-           (static_cast<uint32_t>(j) & (per_block() - 1)) * bytes;
+  __device__ void look_up_blocks(int tile) {
+#pragma unroll
+    for (int chunk = 0; chunk < kLookUps; ++chunk) {
+      in_block_[chunk] = static_cast<uint32_t>(next_entry_[chunk]) & (per_block() - 1);
+      block_[chunk] = tile < run_.tiles ? run_.table[next_entry_[chunk] >> call_.block_shift] : 0;
+    }
+  }
+
+  __device__ void copy_neighbours(uint32_t stage) const {
+    const uint32_t lane = threadIdx.x % 32;
+    const std::byte* codes = section(0) + (in_block_[0] * IndexTile::kCodeBytes + lane * 16);
+    copy_16(to_ + stage, codes);
+    copy_16(to_ + stage + kChunkBytes, codes + kChunkBytes);
+    const std::byte* scales =
+        section(0) + (scales_begin() + in_block_[0] * IndexTile::kGroups + lane * 16);
+    copy_16(scales_to_ + stage, scales, lane < 4);
+  }
+
+  __device__ void copy_chunks(uint32_t stage) const {
+    const uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+    for (int chunk = 0; chunk < 2; ++chunk) {
+      const uint32_t at = in_block_[chunk] * IndexTile::kCodeBytes + lane * 16;
+      copy_16(to_ + stage + chunk * kChunkBytes, section(chunk) + at);
+    }
+    const int chunk = lane / 2 % 2;  // lanes 0 and 1 take the first one's scales
+    const std::byte* from = chunk == 0 ? section(0) : section(1);
+    const uint32_t at = (chunk == 0 ? in_block_[0] : in_block_[1]) * IndexTile::kGroups;
+    copy_16(scales_to_ + stage, from + (scales_begin() + at + lane % 2 * 16), lane < 4);
   }
 
   const IndexCall& call_;
-  const int32_t* table_;
-  const int32_t* candidates_;
-  int visible_;
-  int shift_;    ///< of entries a block
-  uint32_t to_;  ///< of this lane, in the first stage
+  const KeyRun& run_;
+  int tile_;  ///< the next
+  int step_;
+  int own_place_;  ///< of the warp, in a tile
+  uint32_t to_;    ///< of this lane, in the first stage
   uint32_t scales_to_;
-  uint32_t codes_at_;  ///< of this lane, in a block of a tile of its own
-  uint32_t scales_at_;
+  int next_entry_[kLookUps];     ///< of the tile after the next
+  uint32_t in_block_[kLookUps];  ///< of the next tile
+  int32_t block_[kLookUps];
 };
 
 /// One warp's part of a tile in registers: keys lane / 4 and lane / 4 + 8.

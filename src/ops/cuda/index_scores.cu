@@ -99,7 +99,8 @@ __global__ void __launch_bounds__(kThreads, 1) score_tiles(IndexCall call, int t
   const SharedMemory shared(raw, tile_rows);
   const int64_t chunk_row = int64_t{blockIdx.y} * tile_rows;
   const int64_t first = call.scores.first_row + chunk_row;
-  const int rows = static_cast<int>(min(int64_t{tile_rows}, call.scores.rows - chunk_row));
+  const int rows =
+      kOneRow ? 1 : static_cast<int>(min(int64_t{tile_rows}, call.scores.rows - chunk_row));
   load_queries<kThreads>(call, shared.queries, shared.weights, first, rows);
   for (int row = static_cast<int>(threadIdx.x); row < rows; row += kThreads) {
     shared.visible[row] = call.visible(first + row);
@@ -113,41 +114,32 @@ __global__ void __launch_bounds__(kThreads, 1) score_tiles(IndexCall call, int t
   const uint32_t ring = shared_address(shared.stages) + warp * kStages * kStageBytes;
   const auto queries = static_cast<uint32_t>(b_descriptor(shared_address(shared.queries), 0));
   const int step = static_cast<int>(gridDim.x) * kWarpgroups;
-  for (int begin = 0, end = 0; begin < (kOneRow ? 1 : rows); begin = end) {
-    int visible = 0;
-    for (end = begin; end < rows && shared.sequence[end] == shared.sequence[begin]; ++end)
-      visible = max(visible, shared.visible[end]);
-    if constexpr (kOneRow) end = 1;
-    const KeyStream<kCandidates> keys(
-        call,
-        call.sequences[shared.sequence[begin]].block_table,
-        kCandidates ? call.candidates + (first + begin) * call.width : nullptr,
-        visible,
-        ring
-    );
-    const int tiles = (call.places(visible) + kTile - 1) / kTile;
+  for (int begin = 0, end = 0; begin < rows; begin = end) {
+    int visible = shared.visible[begin];
+    end = begin + 1;
+    if constexpr (!kOneRow) {
+      for (; end < rows && shared.sequence[end] == shared.sequence[begin]; ++end)
+        visible = max(visible, shared.visible[end]);
+    }
+    const KeyRun run{
+        .table = call.sequences[shared.sequence[begin]].block_table,
+        .candidates = kCandidates ? call.candidates + (first + begin) * call.width : nullptr,
+        .tiles = (call.places(visible) + kTile - 1) / kTile};
     int tile = static_cast<int>(blockIdx.x) * kWarpgroups + warp / 4;
-    int32_t blocks[kStages];
-#pragma unroll
-    for (int stage = 0; stage < kStages; ++stage)
-      blocks[stage] = keys.block(tile + stage * step, tiles);
-#pragma unroll
+    KeyStream<kCandidates> keys(call, run, tile, step, ring);
     for (int stage = 0; stage < kStages - 1; ++stage)
-      keys.start(tile + stage * step, tiles, blocks[stage], stage * kStageBytes);
-    int32_t next_block = blocks[kStages - 1];
+      keys.copy_next(stage * kStageBytes);
     uint32_t stage = 0;
     uint32_t free_stage = (kStages - 1) * kStageBytes;
-    for (; tile < tiles; tile += step) {
-      asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+    for (; tile < run.tiles; tile += step) {
+      const int place = tile * kTile + warp % 4 * kWarpKeys + lane / 4 + lane % 2 * kChunk;
+      const int entry = entry_at<kCandidates>(call, run, place);
+      wait_copies<kStages - 2>();
       __syncwarp();
       KeyFragment fragment(ring + stage);
-      const int next = tile + (kStages - 1) * step;
-      keys.start(next, tiles, next_block, free_stage);
-      next_block = keys.block(next + step, tiles);
+      keys.copy_next(free_stage);
       free_stage = stage;
       stage = stage == (kStages - 1) * kStageBytes ? 0 : stage + kStageBytes;
-      const int place = tile * kTile + warp % 4 * kWarpKeys + lane / 4 + lane % 2 * 8;
-      const int entry = keys.entry(place);
       uint16_t* to = call.scores.keys + (chunk_row + begin) * call.scores.stride + place;
       for (int row = begin; row < end; ++row, to += call.scores.stride) {
         const uint4 weights = *reinterpret_cast<const uint4*>(
@@ -161,9 +153,14 @@ __global__ void __launch_bounds__(kThreads, 1) score_tiles(IndexCall call, int t
         if (lane % 4 < 2) *to = seen ? key : uint16_t{0};
       }
     }
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    wait_copies<0>();
     __syncwarp();
   }
+}
+
+/// Whether candidates of this size are whole chunks, and a power of two of them.
+bool is_chunked(int64_t block_size) {
+  return block_size >= kChunk && std::has_single_bit(static_cast<uint64_t>(block_size));
 }
 
 /// Whether the tensor-core kernel can take the shapes of `op`.
@@ -172,7 +169,8 @@ bool is_regular(const IndexSelect& op) {
   const auto base = reinterpret_cast<uintptr_t>(op.keys.base);
   return op.q_codes.dim(1) <= IndexTile::kHeads && op.q_codes.dim(2) == IndexTile::kCodeBytes &&
          per_block >= kTile && op.keys.block_stride < int64_t{1} << 32 &&
-         (per_block & (per_block - 1)) == 0 && base % 16 == 0 && op.keys.block_stride % 16 == 0;
+         (per_block & (per_block - 1)) == 0 && base % 16 == 0 && op.keys.block_stride % 16 == 0 &&
+         (op.candidates_in.empty() || is_chunked(op.candidate_block_size));
 }
 
 /// Rows that a CTA takes: as many as a sequence has on average.
@@ -219,6 +217,7 @@ IndexCall index_call(const IndexSelect& op, const IndexScores& scores) {
       .candidates = op.candidates_in.empty() ? nullptr : op.candidates_in.data,
       .width = op.candidates_in.empty() ? 0 : static_cast<int>(op.candidates_in.dim(1)),
       .block_size = static_cast<int>(std::max<int64_t>(1, op.candidate_block_size)),
+      .candidate_shift = std::countr_zero(static_cast<uint64_t>(op.candidate_block_size)),
       .heads = static_cast<int>(op.q_codes.dim(1)),
       .dim = static_cast<int>(op.q_codes.dim(2) * 2),
       .keys = op.keys,

@@ -1,8 +1,8 @@
-// A CTA takes a slice of 16,384 places of a row into registers and finds the k best of them by
-// radix selection on the 30-bit number [order key | inverted place], which is unique: so ties need
-// no care. A first look at the best of every eight places tells which places cannot be among the k
-// best; only the others are counted. What many slices of a row keep is selected from again, until
-// one is left.
+// A CTA takes a slice of 16,384 places of a row and finds the k best of them by radix selection on
+// the 30-bit number [order key | inverted place], which is unique: so ties need no care. The best
+// of every eight places, a vector, tells first which vectors can hold any of the k best; only those
+// are looked at again. What many slices of a row keep is selected from again, until one slice is
+// left.
 #include <algorithm>
 
 #include "ops/cuda/index_call.cuh"
@@ -15,16 +15,19 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
-constexpr int kVectors = 4;  // of eight keys, a thread
-constexpr int kKeys = 8;
-constexpr int kSlice = kThreads * kVectors * kKeys;
+constexpr int kKeys = 8;        // of a vector of 16 bytes
+constexpr int kOwnVectors = 4;  // that a thread loads
+constexpr int kVectors = kThreads * kOwnVectors;
+constexpr int kSlice = kVectors * kKeys;
 constexpr int kPlaceBits = 14;
-static_assert(kSlice == 1 << kPlaceBits);
-constexpr uint32_t kSmallest = 1u << kPlaceBits;  // a place with key 1
-constexpr int kTopBits = 12;                      // digits of the radix selection: 12, 9 and 9 bits
+static_assert(kSlice == 1 << kPlaceBits && kSlice == kThreads * 32);
+constexpr int kHighBits = 11;  // of the digits of the radix selection
+constexpr int kMiddleBits = 10;
 constexpr int kLowBits = 9;
-static_assert(kTopBits + 2 * kLowBits == 16 + kPlaceBits);
-static_assert(1 << kLowBits == kThreads);
+static_assert(kHighBits + kMiddleBits + kLowBits == 16 + kPlaceBits);
+constexpr int kTopKeyShift = 16 - kHighBits;  // of the part of a key that the first digit holds
+constexpr int kMaxDigits = 1 << kHighBits;
+constexpr uint32_t kSmallest = 1u << kPlaceBits;  // a place with key 1
 
 /// The k best of the slices of each row, and the places that they had; what the next round reads.
 struct KeptPlaces {
@@ -64,59 +67,83 @@ struct TopKCall {
 };
 
 struct SharedMemory {
-  uint32_t top[1 << kTopBits];
-  uint32_t low[1 << kLowBits];
+  uint4 vectors[kVectors];           // that may hold any of the best, in any order
+  uint16_t vector_places[kVectors];  // which of the slice's they are
+  uint32_t counts[kMaxDigits];       // of digits; zero between passes
+  uint32_t selected[kThreads];       // a bit for each place
   uint32_t warp_sums[kWarps];
-  uint32_t vector_sums[kVectors * kWarps];
+  uint32_t num_vectors;
   uint32_t digit;
   uint32_t above;
   uint32_t in_digit;
 };
 
-__device__ uint32_t inclusive_scan(uint32_t x) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+__device__ int own_thread() {
+  return static_cast<int>(threadIdx.x);
+}
+
+__device__ uint32_t best_of(const uint4& vector) {
+  const uint32_t all = __vmaxu2(__vmaxu2(vector.x, vector.y), __vmaxu2(vector.z, vector.w));
+  return max(all & 0xffffu, all >> 16);
+}
+
+/// Calls visit(i, item) for the eight items of vector `place` of the slice.
+template <class Visit>
+__device__ void visit_items(const uint4& vector, int place, const Visit& visit) {
+  const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+  const auto last = static_cast<uint32_t>(kSlice - 1 - place * kKeys);
+#pragma unroll
+  for (int i = 0; i < kKeys; ++i) {
+    const uint32_t key = i % 2 == 0 ? words[i / 2] & 0xffffu : words[i / 2] >> 16;
+    visit(i, key << kPlaceBits | (last - static_cast<uint32_t>(i)));
+  }
+}
+
+/// Exclusive sum over the threads before this one, and the sum over all. The CTA calls it; a
+/// barrier must lie between two calls.
+struct Prefix {
+  uint32_t before;
+  uint32_t total;
+};
+__device__ Prefix prefix_sum(SharedMemory& shared, uint32_t own) {
+  const int lane = own_thread() % 32;
+  const int warp = own_thread() / 32;
+  uint32_t inclusive = own;
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2) {
-    const uint32_t other = __shfl_up_sync(0xffffffffu, x, distance);
-    if (lane >= distance) x += other;
+    const uint32_t other = __shfl_up_sync(0xffffffffu, inclusive, distance);
+    if (lane >= distance) inclusive += other;
   }
-  return x;
+  if (lane == 31) shared.warp_sums[warp] = inclusive;
+  __syncthreads();
+  const uint32_t sum = lane < kWarps ? shared.warp_sums[lane] : 0;
+  const uint32_t warps_before = __reduce_add_sync(0xffffffffu, lane < warp ? sum : 0);
+  return {warps_before + inclusive - own, __reduce_add_sync(0xffffffffu, sum)};
 }
 
 /// The largest digit that at least `wanted` counted items reach or exceed.
 struct Digit {
   uint32_t value;
   uint32_t above;  ///< items of larger digits
-  uint32_t own;    ///< items of this digit
+  uint32_t own;    ///< items of this digit; 0: fewer than `wanted` items were counted
 };
 
-/// Reads and clears `counts`, one number for each of kThreads · kPerThread digits. When fewer than
-/// `wanted` items were counted: digit 0 with as many above it, so that everything is wanted.
+/// Reads and clears the counts of kThreads · kPerThread digits, which all threads have made.
 template <int kPerThread>
-__device__ Digit find_digit(SharedMemory& shared, uint32_t* counts, uint32_t wanted) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const int first = (kThreads - 1 - thread) * kPerThread;  // the largest digits first
+__device__ Digit find_digit(SharedMemory& shared, uint32_t wanted) {
+  const int first = (kThreads - 1 - own_thread()) * kPerThread;  // the largest digits first
   uint32_t own[kPerThread];
   uint32_t sum = 0;
+  __syncthreads();
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
-    own[i] = counts[first + i];
-    counts[first + i] = 0;
+    own[i] = shared.counts[first + i];
+    shared.counts[first + i] = 0;
     sum += own[i];
   }
-  const uint32_t inclusive = inclusive_scan(sum);
-  if (thread % 32 == 31) shared.warp_sums[thread / 32] = inclusive;
-  if (thread == 0) {
-    shared.digit = 0;
-    shared.in_digit = 0;
-  }
-  __syncthreads();
-  const int lane = thread % 32;
-  const uint32_t before =
-      __reduce_add_sync(0xffffffffu, lane < thread / 32 ? shared.warp_sums[lane % kWarps] : 0u);
-  uint32_t above = before + inclusive - sum;
-  if (thread == kThreads - 1) shared.above = above + sum;
-  __syncthreads();
+  const Prefix prefix = prefix_sum(shared, sum);
+  if (prefix.total < wanted) return {0, prefix.total, 0};
+  uint32_t above = prefix.before;
   if (above < wanted && wanted <= above + sum) {
 #pragma unroll
     for (int i = kPerThread - 1; i >= 0; --i) {
@@ -132,120 +159,100 @@ __device__ Digit find_digit(SharedMemory& shared, uint32_t* counts, uint32_t wan
   return {shared.digit, shared.above, shared.in_digit};
 }
 
-/// A thread's keys of the slice: vector v holds places (v · kThreads + thread) · 8 and on.
-struct SliceKeys {
-  uint4 vectors[kVectors];
-
-  __device__ SliceKeys(const uint16_t* keys, int count) {
+/// Loads the slice and leaves in shared memory the vectors that may hold any of the k best. Returns
+/// the smallest key that these may have.
+__device__ uint32_t
+gather_vectors(SharedMemory& shared, const uint16_t* keys, int count, uint32_t k) {
+  uint4 vectors[kOwnVectors];
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const int place = first_place(v);
-      vectors[v] = {};
-      if (place < count) vectors[v] = *reinterpret_cast<const uint4*>(keys + place);
+  for (int v = 0; v < kOwnVectors; ++v) {
+    const int place = (v * kThreads + own_thread()) * kKeys;
+    vectors[v] = {};
+    if (place < count) vectors[v] = *reinterpret_cast<const uint4*>(keys + place);
+  }
+  for (int i = own_thread(); i < kMaxDigits; i += kThreads)
+    shared.counts[i] = 0;
+  shared.selected[own_thread()] = 0;
+  if (own_thread() == 0) shared.num_vectors = 0;
+  __syncthreads();
+#pragma unroll
+  for (int v = 0; v < kOwnVectors; ++v) {
+    const uint32_t best = best_of(vectors[v]);
+    if (best != 0) atomicAdd(&shared.counts[best >> kTopKeyShift], 1u);
+  }
+  const Digit bound = find_digit<kMaxDigits / kThreads>(shared, k);
+  const uint32_t floor = max(bound.value << kTopKeyShift, 1u);
+#pragma unroll
+  for (int v = 0; v < kOwnVectors; ++v) {
+    const bool kept = best_of(vectors[v]) >= floor;
+    const uint32_t warp_kept = __ballot_sync(0xffffffffu, kept);
+    const int lane = own_thread() % 32;
+    uint32_t base = 0;
+    if (lane == 0) base = atomicAdd(&shared.num_vectors, __popc(warp_kept));
+    base = __shfl_sync(0xffffffffu, base, 0);
+    if (kept) {
+      const uint32_t at = base + __popc(warp_kept & ((1u << lane) - 1));
+      shared.vectors[at] = vectors[v];
+      shared.vector_places[at] = static_cast<uint16_t>(v * kThreads + own_thread());
     }
   }
-  __device__ static int first_place(int v) {
-    return (v * kThreads + static_cast<int>(threadIdx.x)) * kKeys;
-  }
-  __device__ uint32_t key(int v, int i) const {
-    const uint32_t words[4] = {vectors[v].x, vectors[v].y, vectors[v].z, vectors[v].w};
-    return i % 2 == 0 ? words[i / 2] & 0xffffu : words[i / 2] >> 16;
-  }
-  __device__ uint32_t item(int v, int i) const {
-    return key(v, i) << kPlaceBits | static_cast<uint32_t>(kSlice - 1 - first_place(v) - i);
-  }
-  __device__ uint32_t best(int v) const {
-    const uint32_t all =
-        __vmaxu2(__vmaxu2(vectors[v].x, vectors[v].y), __vmaxu2(vectors[v].z, vectors[v].w));
-    return max(all & 0xffffu, all >> 16);
-  }
-};
+  __syncthreads();
+  return floor;
+}
 
-/// Counts the digit at `shift` of the items that are at least `floor` and share `prefix` above it.
+/// Counts the digit of `bits` bits at `shift` of the items that are at least `floor` and have
+/// `prefix` above it.
 __device__ void count_digits(
-    const SliceKeys& keys, uint32_t* counts, uint32_t floor, uint32_t prefix, int shift, int bits
+    SharedMemory& shared, uint32_t floor, uint32_t prefix, int shift, int bits
 ) {
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    if (keys.best(v) < floor >> kPlaceBits) continue;
-#pragma unroll
-    for (int i = 0; i < kKeys; ++i) {
-      const uint32_t item = keys.item(v, i);
+  const uint32_t mask = (1u << bits) - 1;
+  for (uint32_t at = threadIdx.x; at < shared.num_vectors; at += kThreads) {
+    visit_items(shared.vectors[at], shared.vector_places[at], [&](int, uint32_t item) {
       if (item >= floor && item >> (shift + bits) == prefix) {
-        atomicAdd(&counts[item >> shift & ((1u << bits) - 1)], 1u);
+        atomicAdd(&shared.counts[item >> shift & mask], 1u);
       }
-    }
+    });
   }
 }
 
 /// The smallest item among the k best; everything with a key when there are no more than k.
-__device__ uint32_t find_threshold(SharedMemory& shared, const SliceKeys& keys, uint32_t k) {
-  constexpr int kTopShift = 2 * kLowBits;
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    const uint32_t best = keys.best(v);
-    if (best != 0) atomicAdd(&shared.top[best >> (16 - kTopBits)], 1u);
-  }
-  __syncthreads();
-  constexpr int kPerThread = (1 << kTopBits) / kThreads;
-  const Digit bound = find_digit<kPerThread>(shared, shared.top, k);
-  const uint32_t floor = max(bound.value << kTopShift, kSmallest);
+__device__ uint32_t find_threshold(SharedMemory& shared, uint32_t floor_key, uint32_t k) {
+  constexpr int kMiddleShift = kLowBits;
+  constexpr int kTopShift = kLowBits + kMiddleBits;
+  const uint32_t floor = floor_key << kPlaceBits;
+  count_digits(shared, floor, 0, kTopShift, kHighBits);
+  const Digit top = find_digit<(1 << kHighBits) / kThreads>(shared, k);
+  if (top.own == 0) return kSmallest;
+  uint32_t wanted = k - top.above;
+  if (top.own == wanted) return max(top.value << kTopShift, kSmallest);
 
-  count_digits(keys, shared.top, floor, 0, kTopShift, kTopBits);
-  __syncthreads();
-  Digit digit = find_digit<kPerThread>(shared, shared.top, k);
-  if (digit.own == 0) return kSmallest;  // not even k
-  uint32_t prefix = digit.value;
-  uint32_t wanted = k - digit.above;
-  int shift = kTopShift;
-#pragma unroll 1
-  while (shift > 0 && digit.own != wanted) {
-    shift -= kLowBits;
-    count_digits(keys, shared.low, floor, prefix, shift, kLowBits);
-    __syncthreads();
-    digit = find_digit<1>(shared, shared.low, wanted);
-    prefix = prefix << kLowBits | digit.value;
-    wanted -= digit.above;
-  }
-  return max(prefix << shift, kSmallest);
+  count_digits(shared, floor, top.value, kMiddleShift, kMiddleBits);
+  const Digit middle = find_digit<(1 << kMiddleBits) / kThreads>(shared, wanted);
+  const uint32_t prefix = top.value << kMiddleBits | middle.value;
+  wanted -= middle.above;
+  if (middle.own == wanted) return max(prefix << kMiddleShift, kSmallest);
+
+  count_digits(shared, floor, prefix, 0, kLowBits);
+  const Digit low = find_digit<(1 << kLowBits) / kThreads>(shared, wanted);
+  return prefix << kLowBits | low.value;
 }
 
-/// Where this thread's selected places of each vector go: their rank in the order of places.
-struct Ranks {
-  uint32_t first[kVectors];
-  uint32_t total;
-
-  __device__ Ranks(SharedMemory& shared, const uint32_t (&masks)[kVectors]) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int warp = static_cast<int>(threadIdx.x) / 32;
-    static_assert(kVectors == 4 && kVectors * kWarps == 64);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {  // two counts of up to 256 share a register
-      const uint32_t own =
-          static_cast<uint32_t>(__popc(masks[2 * half]) | __popc(masks[2 * half + 1]) << 16);
-      const uint32_t inclusive = inclusive_scan(own);
-      first[2 * half] = (inclusive - own) & 0xffffu;
-      first[2 * half + 1] = (inclusive - own) >> 16;
-      if (lane == 31) {
-        shared.vector_sums[2 * half * kWarps + warp] = inclusive & 0xffffu;
-        shared.vector_sums[(2 * half + 1) * kWarps + warp] = inclusive >> 16;
-      }
-    }
-    __syncthreads();
-    const uint32_t low = shared.vector_sums[lane];
-    const uint32_t high = shared.vector_sums[lane + 32];
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const int at = v * kWarps + warp;
-      first[v] +=
-          __reduce_add_sync(0xffffffffu, (lane < at ? low : 0u) + (lane + 32 < at ? high : 0u));
-    }
-    total = __reduce_add_sync(0xffffffffu, low + high);
+/// Sets the bits of the places that are at least `threshold`.
+__device__ void mark_selected(SharedMemory& shared, uint32_t threshold) {
+  auto* bytes = reinterpret_cast<uint8_t*>(shared.selected);  // one for each vector
+  for (uint32_t at = threadIdx.x; at < shared.num_vectors; at += kThreads) {
+    const int place = shared.vector_places[at];
+    uint32_t mask = 0;
+    visit_items(shared.vectors[at], place, [&](int i, uint32_t item) {
+      mask |= item >= threshold ? 1u << i : 0u;
+    });
+    bytes[place] = static_cast<uint8_t>(mask);
   }
-};
+  __syncthreads();
+}
 
 /// Block x takes the row, block y the slice.
-__global__ void __launch_bounds__(kThreads, 2) keep_best(TopKCall call) {
+__global__ void __launch_bounds__(kThreads, 3) keep_best(TopKCall call) {
   __shared__ SharedMemory shared;
   const int64_t chunk_row = blockIdx.x;
   const int64_t row = call.index.scores.first_row + chunk_row;
@@ -256,41 +263,26 @@ __global__ void __launch_bounds__(kThreads, 2) keep_best(TopKCall call) {
     count = TopKCall::slices(count) * call.width;
   }
   const bool last = count <= kSlice;
-  if (slice > 0 && slice * kSlice >= count) return;
-
-  for (int i = static_cast<int>(threadIdx.x); i < 1 << kTopBits; i += kThreads)
-    shared.top[i] = 0;
-  shared.low[threadIdx.x] = 0;
   const int begin = slice * kSlice;
-  const SliceKeys keys(call.keys + chunk_row * call.stride + begin, count - begin);
-  __syncthreads();
-  const uint32_t threshold = find_threshold(shared, keys, static_cast<uint32_t>(call.k));
+  if (slice > 0 && begin >= count) return;
 
-  uint32_t masks[kVectors];
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    masks[v] = 0;
-#pragma unroll
-    for (int i = 0; i < kKeys; ++i)
-      masks[v] |= keys.item(v, i) >= threshold ? 1u << i : 0u;
-  }
-  const Ranks ranks(shared, masks);
+  const uint16_t* keys = call.keys + chunk_row * call.stride + begin;
+  const auto k = static_cast<uint32_t>(call.k);
+  const uint32_t floor = gather_vectors(shared, keys, count - begin, k);
+  mark_selected(shared, find_threshold(shared, floor, k));
+
+  uint32_t bits = shared.selected[own_thread()];
+  const Prefix rank = prefix_sum(shared, __popc(bits));
   int32_t* values = last ? call.out + row * call.k
                          : call.kept.values + chunk_row * call.kept.stride + slice * call.width;
   uint16_t* kept = call.kept.keys + chunk_row * call.kept.stride + slice * call.width;
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    uint32_t rank = ranks.first[v];
-#pragma unroll
-    for (int i = 0; i < kKeys; ++i) {
-      if ((masks[v] >> i & 1) == 0) continue;
-      values[rank] = call.value(row, chunk_row, begin + SliceKeys::first_place(v) + i);
-      if (!last) kept[rank] = static_cast<uint16_t>(keys.key(v, i));
-      ++rank;
-    }
+  for (uint32_t at = rank.before; bits != 0; bits &= bits - 1, ++at) {
+    const int place = own_thread() * 32 + __ffs(static_cast<int>(bits)) - 1;
+    values[at] = call.value(row, chunk_row, begin + place);
+    if (!last) kept[at] = keys[place];
   }
   const int end = last ? call.k : call.width;
-  for (int i = static_cast<int>(ranks.total + threadIdx.x); i < end; i += kThreads) {
+  for (int i = static_cast<int>(rank.total) + own_thread(); i < end; i += kThreads) {
     if (last) {
       values[i] = -1;
     } else {
