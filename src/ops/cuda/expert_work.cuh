@@ -1,9 +1,8 @@
-// What the roles of the expert kernel share: its operands, the work items that are handed out, and
-// the plan of a CTA's shared memory.
+// What both forms of the expert kernel share: operands, work items, and where their weights lie.
 //
-// Roles of a CTA. Two consumer warpgroups multiply: 64 fragment rows of weights each, in registers,
-// by a tile of tokens in shared memory. One loader thread hands out work and streams packed weights
-// into a ring. The other producer warps expand the tokens' Q8 codes to bf16 into a second ring.
+// Phase 1 multiplies rows by gate and up of 64 inner channels and leaves the gated activation;
+// phase 2 multiplies that by 128 rows of down. A work item is one such unit for one tile of rows.
+// Two warpgroups multiply, each 64 rows of fragments (expert_fragments.cuh).
 #pragma once
 
 #include <cstdint>
@@ -27,8 +26,9 @@ struct ExpertArguments {
   ExpertLists lists;
   const uint8_t* x_codes;   // [rows, hidden]
   const uint8_t* x_scales;  // [rows, hidden / 32]
-  uint8_t* u_codes;         // [positions, inner]
+  uint8_t* u_codes;         // [positions, inner]: the activation in Q8, in the narrow form
   uint8_t* u_scales;        // [positions, inner / 32]
+  uint8_t* u_expanded;      // [positions, inner] bf16: its values times 2^-16, in the wide form
   uint16_t* parts;          // [rows, k + 1, hidden] bf16
   ExpertMatrix gate, up, down;
   int experts;
@@ -40,23 +40,68 @@ struct ExpertArguments {
   float limit;
 };
 
-/// One unit of work: 64 inner channels of gate and up (phase 1) or 128 hidden channels of down
-/// (phase 2), for one tile of tokens.
 struct WorkItem {
   int32_t phase;  ///< 1 or 2; 0: there is no more work
   int32_t expert;
   int32_t unit;  ///< of 64 inner channels or 128 hidden channels
-  int32_t tile;  ///< index of the tile of tokens
+  int32_t tile;  ///< index of the tile of rows
   int32_t begin;
   int32_t count;
   int32_t tiles_of_expert;
 };
 
+/// Units of phase 1 and of phase 2 for each tile of rows.
+__device__ inline int gate_up_units(const ExpertArguments& op) {
+  return static_cast<int>(row_tiles(op.inner));
+}
+__device__ inline int down_units(const ExpertArguments& op) {
+  return static_cast<int>(row_tiles(op.hidden) + 1) / 2;
+}
+
+/// Item `number` of all: all of phase 1 before phase 2, the units of a tile one after the other, so
+/// that tiles of one expert meet its weights in the cache.
+__device__ inline WorkItem item_of(const ExpertArguments& op, int number, int num_tiles) {
+  int units = gate_up_units(op);
+  int phase = 1;
+  if (number >= num_tiles * units) {
+    number -= num_tiles * units;
+    units = down_units(op);
+    phase = 2;
+    if (number >= num_tiles * units) return {};
+  }
+  const int index = number / units;
+  const TokenTile tile = op.lists.tiles[index];
+  return {phase, tile.expert, number % units, index, tile.begin, tile.count, tile.tiles_of_expert};
+}
+
+/// Columns that a phase sums over.
+__device__ inline int columns_of(const ExpertArguments& op, int phase) {
+  return phase == 1 ? op.hidden : op.inner;
+}
+
+/// Whether the expert's weights are FP8.
+__device__ inline bool is_fp8(const ExpertArguments& op, int expert) {
+  return expert == op.experts ? op.shared_fp8 : op.routed_fp8;
+}
+
+/// The counter of finished units of phase 1 of a tile.
+__device__ inline int32_t* ready_counter(const ExpertArguments& op, int tile) {
+  return op.lists.counters + 1 + tile;
+}
+/// Returns when phase 1 of a tile is complete; what other CTAs wrote then is visible to the caller.
+__device__ inline void wait_for_phase_1(const ExpertArguments& op, int tile) {
+  const int units = gate_up_units(op);
+  int finished = 0;
+  do {
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
+                 : "=r"(finished)
+                 : "l"(ready_counter(op, tile))
+                 : "memory");
+  } while (finished < units);
+}
+
 inline constexpr int kConsumerWarps = 8;
-inline constexpr int kConverterWarps = 3;
-inline constexpr int kConverters = 32 * kConverterWarps;
-inline constexpr int kExpertThreads = 32 * (kConsumerWarps + kConverterWarps + 1);
-inline constexpr int kItemSlots = 4;
+inline constexpr int kConsumers = 32 * kConsumerWarps;
 
 /// A slot of the weight ring: two row tiles, `kChunks` blocks of each.
 template <bool kFp8>
@@ -69,77 +114,58 @@ inline constexpr int kWeightSlotBytes = 8704;
 static_assert(2 * WeightSlot<false>::kSecond <= kWeightSlotBytes);
 static_assert(2 * WeightSlot<true>::kSecond <= kWeightSlotBytes);
 
-/// A way to run the kernel: the widest tile of tokens, CTAs of one SM, the depths of the rings, and
-/// the registers that a consuming and a producing thread have after they moved some.
-template <
-    bool kWide_,
-    int kMaxTokens_,
-    int kCtas_,
-    int kWeightSlots_,
-    int kTokenSlots_,
-    int kConsumerRegisters_,
-    int kProducerRegisters_>
-struct ExpertShape {
-  static constexpr bool kWide = kWide_;
-  static constexpr int kMaxTokens = kMaxTokens_;
-  static constexpr int kCtas = kCtas_;
-  static constexpr int kWeightSlots = kWeightSlots_;
-  static constexpr int kTokenSlots = kTokenSlots_;
-  static constexpr int kConsumerRegisters = kConsumerRegisters_;
-  static constexpr int kProducerRegisters = kProducerRegisters_;
-  static constexpr int kTokenSlotBytes = kMaxTokens * 2 * kBlockCols;
-  static constexpr int kStagePitch = 2 * kBlockRows + 16;  ///< bytes of a row of staged results
+/// The two row tiles of an item's weights, as streams of blocks: gate and up, or two of down.
+struct WeightStreams {
+  const uint8_t* first;
+  const uint8_t* second;
 };
-
-/// Few tokens: memory is the limit, warps multiply on their own, tiles of any width.
-using NarrowExperts = ExpertShape<false, 64, 2, 8, 3, 80, 80>;
-/// Many tokens: the tensor cores are the limit, warpgroups multiply, tiles of one width.
-using Wide128Experts = ExpertShape<true, 128, 1, 10, 6, 184, 144>;
-using Wide256Experts = ExpertShape<true, 256, 1, 6, 4, 208, 96>;
-
-/// Tokens that the products of a tile are as wide as.
-template <class Shape>
-__device__ inline int tile_width(int count) {
-  if constexpr (Shape::kWide) return Shape::kMaxTokens;
-  return count <= 8 ? 8 : count <= 16 ? 16 : count <= 32 ? 32 : 64;
+__device__ inline const uint8_t* matrix_of(
+    const ExpertMatrix& m, const WorkItem& item, int experts
+) {
+  return item.expert == experts ? m.shared : m.routed + item.expert * m.stride;
 }
-
-/// Column chunks of a tile of `width` tokens that share a slot of the token ring: a power of two.
-template <class Shape>
-__device__ constexpr int chunks_of_slot(int width) {
-  return Shape::kMaxTokens / width;
-}
-
-/// The shared memory of a CTA.
-template <class Shape>
-struct ExpertMemory {
-  alignas(1024) uint8_t tokens[Shape::kTokenSlots][Shape::kTokenSlotBytes];
-  alignas(128) uint8_t weights[Shape::kWeightSlots][kWeightSlotBytes];
-  alignas(16) uint8_t stage[Shape::kMaxTokens * Shape::kStagePitch];
-  int32_t target[kItemSlots][Shape::kMaxTokens];
-  float weight[kItemSlots][Shape::kMaxTokens];
-  int32_t source[Shape::kMaxTokens];  ///< row of the operand, for the converters alone
-  WorkItem items[kItemSlots];
-  uint64_t item_full[kItemSlots], item_empty[kItemSlots];
-  uint64_t weights_full[Shape::kWeightSlots], weights_empty[Shape::kWeightSlots];
-  uint64_t tokens_full[Shape::kTokenSlots], tokens_empty[Shape::kTokenSlots];
-
-  /// One thread, before the CTA's first barrier.
-  __device__ void init_barriers() {
-    for (int i = 0; i < kItemSlots; ++i) {
-      barrier_init(&item_full[i], 1);
-      barrier_init(&item_empty[i], kConsumerWarps);
-    }
-    for (int i = 0; i < Shape::kWeightSlots; ++i) {
-      barrier_init(&weights_full[i], 1);
-      barrier_init(&weights_empty[i], kConsumerWarps);
-    }
-    for (int i = 0; i < Shape::kTokenSlots; ++i) {
-      barrier_init(&tokens_full[i], kConverterWarps);
-      barrier_init(&tokens_empty[i], kConsumerWarps);
-    }
-    barrier_init_fence();
+template <bool kFp8>
+__device__ WeightStreams streams_of(const ExpertArguments& op, const WorkItem& item) {
+  constexpr int64_t kBlock = WeightSlot<kFp8>::kBlock;
+  if (item.phase == 1) {
+    const int64_t offset = item.unit * column_chunks(op.hidden) * kBlock;
+    return {
+        matrix_of(op.gate, item, op.experts) + offset, matrix_of(op.up, item, op.experts) + offset};
   }
-};
+  const uint8_t* down = matrix_of(op.down, item, op.experts);
+  const int64_t row_tile = column_chunks(op.inner) * kBlock;
+  const int64_t last = row_tiles(op.hidden) - 1;
+  // Without a second row tile the first one comes twice; its results are not stored.
+  return {
+      down + 2 * item.unit * row_tile,
+      down + (2 * item.unit < last ? 2 * item.unit + 1 : last) * row_tile};
+}
+
+/// One thread: streams the weights of an item through the ring of `memory`.
+template <bool kFp8, class Memory, class Place>
+__device__ void stream_weights(
+    const ExpertArguments& op, const WorkItem& item, Memory& memory, Place& place
+) {
+  using Slot = WeightSlot<kFp8>;
+  const WeightStreams streams = streams_of<kFp8>(op, item);
+  const int chunks = static_cast<int>(column_chunks(columns_of(op, item.phase)));
+  const bool read_once = item.tiles_of_expert == 1;
+  constexpr int kBytes = Slot::kChunks * Slot::kBlock;  // the number of chunks is even
+  for (int chunk = 0; chunk < chunks; chunk += Slot::kChunks) {
+    const int64_t offset = int64_t{chunk} * Slot::kBlock;
+    uint8_t* slot = memory.weights[place.slot];
+    uint64_t* full = &memory.weights_full[place.slot];
+    barrier_wait(&memory.weights_empty[place.slot], place.parity ^ 1);
+    barrier_expect(full, 2 * kBytes);
+    if (read_once) {
+      bulk_load_streaming(slot, streams.first + offset, kBytes, full);
+      bulk_load_streaming(slot + Slot::kSecond, streams.second + offset, kBytes, full);
+    } else {
+      bulk_load(slot, streams.first + offset, kBytes, full);
+      bulk_load(slot + Slot::kSecond, streams.second + offset, kBytes, full);
+    }
+    place.advance();
+  }
+}
 
 }  // namespace di::ops::cuda

@@ -1,40 +1,18 @@
-// Three launches: the lists of each expert's rows (expert_lists.h), one persistent kernel for all
-// products, and the sum over each row's experts.
+// The launches of the experts: the lists of each expert's rows (expert_lists.h), in the wide form
+// their operands, one persistent kernel for all products, and the sum over each row's experts.
+#include <algorithm>
 #include <string>
 
 #include "base/error.h"
-#include "ops/cuda/expert_consumer.cuh"
-#include "ops/cuda/expert_producer.cuh"
+#include "ops/cuda/expert_narrow.cuh"
+#include "ops/cuda/expert_wide.cuh"
 #include "ops/cuda/experts.h"
 #include "ops/cuda/launch.h"
 #include "ops/cuda/shapes.h"
+#include "ops/cuda/tensor_map.h"
 
 namespace di::ops::cuda {
 namespace {
-
-template <class Shape>
-__global__ void __launch_bounds__(kExpertThreads, Shape::kCtas)
-    experts_kernel(const __grid_constant__ ExpertArguments op) {
-  extern __shared__ __align__(1024) uint8_t bytes[];
-  auto& memory = *reinterpret_cast<ExpertMemory<Shape>*>(bytes);
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread == 0) memory.init_barriers();
-  __syncthreads();
-  wait_for_previous_kernels();
-  let_next_kernel_start();
-  if (thread < 32 * kConsumerWarps) {
-    if constexpr (Shape::kWide) raise_registers<Shape::kConsumerRegisters>();
-    Consumer<Shape>(op, memory).run();
-  } else {
-    if constexpr (Shape::kWide) lower_registers<Shape::kProducerRegisters>();
-    const int producer = thread - 32 * kConsumerWarps;
-    if (producer < kConverters) {
-      Converter<Shape>(op, memory, producer).run();
-    } else if (producer == kConverters) {
-      run_loader<Shape>(op, memory);
-    }
-  }
-}
 
 /// Sums each row's parts in the order of slots, in fp32.
 __global__ void __launch_bounds__(256) combine_experts(
@@ -122,20 +100,46 @@ bool is_fp8(const Weight& w) {
   throw Error(ErrorCode::kUnsupported, "experts: expected weights in FP4 or FP8, found others");
 }
 
-template <class Shape>
-void launch_products(Exec& exec, const ExpertArguments& arguments) {
-  constexpr int kBytes = sizeof(ExpertMemory<Shape>);
-  [[maybe_unused]] static const int allowed = allow_shared_memory(experts_kernel<Shape>, kBytes);
-  const auto ctas = static_cast<unsigned>(num_sms() * Shape::kCtas);
-  launch_early(experts_kernel<Shape>, dim3(ctas), kExpertThreads, kBytes, exec.stream, arguments);
+void launch_narrow(Exec& exec, ExpertArguments& arguments, int64_t positions) {
+  constexpr int kBytes = sizeof(NarrowMemory);
+  [[maybe_unused]] static const int allowed = allow_shared_memory(multiply_narrow, kBytes);
+  arguments.u_codes = exec.scratch.take<uint8_t>(positions * arguments.inner);
+  arguments.u_scales = exec.scratch.take<uint8_t>(positions * arguments.inner / kScaleGroup);
+  const dim3 grid(static_cast<unsigned>(num_sms() * NarrowExperts::kCtas));
+  launch_early(multiply_narrow, grid, NarrowExperts::kThreads, kBytes, exec.stream, arguments);
+}
+
+template <int N>
+void launch_wide(Exec& exec, ExpertArguments& arguments, int rows, int64_t positions) {
+  using Shape = WideExperts<N>;
+  constexpr int kBytes = sizeof(WideMemory<Shape>);
+  [[maybe_unused]] static const int allowed = allow_shared_memory(multiply_wide<Shape>, kBytes);
+  auto* x = exec.scratch.take<uint4>(positions * arguments.hidden / kVector);
+  arguments.u_expanded = exec.scratch.take<uint8_t>(positions * arguments.inner * 2);
+  const dim3 pieces(blocks_of(positions * arguments.hidden / 16, 256));
+  launch_early(expand_rows, pieces, 256, 0, exec.stream, arguments, rows, positions, x);
+  const auto map = [&](const void* data, int64_t cols) {
+    return bf16_tile_map(data, positions, 1, cols, N);
+  };
+  const dim3 grid(static_cast<unsigned>(num_sms()));
+  launch_early(
+      multiply_wide<Shape>,
+      grid,
+      Shape::kThreads,
+      kBytes,
+      exec.stream,
+      arguments,
+      map(x, arguments.hidden),
+      map(arguments.u_expanded, arguments.inner)
+  );
 }
 
 /// Rows of an expert that a tile takes at most.
 int max_tokens(ExpertTiles tiles) {
   switch (tiles) {
     case ExpertTiles::kNarrow: return NarrowExperts::kMaxTokens;
-    case ExpertTiles::kWide128: return Wide128Experts::kMaxTokens;
-    case ExpertTiles::kWide256: return Wide256Experts::kMaxTokens;
+    case ExpertTiles::kWide128: return 128;
+    case ExpertTiles::kWide256: return 256;
   }
   return 0;
 }
@@ -161,10 +165,15 @@ void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
   const int64_t num_experts = std::ssize(op.experts);
   arguments.lists = list_experts(exec, op.ids, op.weights, num_experts, max_tokens(tiles));
   const int64_t positions = rows * (k + 1);
+  if (positions * std::max(hidden, inner) > int64_t{0xffffffff}) {
+    throw Error(
+        ErrorCode::kUnsupported,
+        "experts: expected at most 2^32 elements of all rows' experts, found " +
+            std::to_string(positions * std::max(hidden, inner))
+    );
+  }
   arguments.x_codes = op.x.codes.data;
   arguments.x_scales = op.x.scales.data;
-  arguments.u_codes = exec.scratch.take<uint8_t>(positions * inner);
-  arguments.u_scales = exec.scratch.take<uint8_t>(positions * inner / kScaleGroup);
   arguments.parts = exec.scratch.take<uint16_t>(positions * hidden);
   arguments.experts = static_cast<int>(num_experts);
   arguments.hidden = static_cast<int>(hidden);
@@ -172,9 +181,13 @@ void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
   arguments.k = static_cast<int>(k);
   arguments.limit = op.swiglu_limit;
   switch (tiles) {
-    case ExpertTiles::kNarrow: launch_products<NarrowExperts>(exec, arguments); break;
-    case ExpertTiles::kWide128: launch_products<Wide128Experts>(exec, arguments); break;
-    case ExpertTiles::kWide256: launch_products<Wide256Experts>(exec, arguments); break;
+    case ExpertTiles::kNarrow: launch_narrow(exec, arguments, positions); break;
+    case ExpertTiles::kWide128:
+      launch_wide<128>(exec, arguments, static_cast<int>(rows), positions);
+      break;
+    case ExpertTiles::kWide256:
+      launch_wide<256>(exec, arguments, static_cast<int>(rows), positions);
+      break;
   }
   const dim3 grid(blocks_of(hidden, 256 * kVector), static_cast<unsigned>(rows));
   launch_early(
