@@ -53,6 +53,13 @@ __device__ uint32_t interleave_fp4(const uint32_t (&code)[4]) {
   return half;
 }
 
+/// One half of a packed FP8 word: a code of the first register, the magnitude of one of the second
+/// register, and the sign of that register's other code.
+__device__ uint32_t interleave_fp8(uint32_t first, uint32_t second, uint32_t other) {
+  return (first & 0x80u) << 8 | (first & 0x7fu) << 4 | (second & 0x78u) << 8 | (second & 7u) |
+         (other & 0x80u) >> 4;
+}
+
 /// The words of one fragment: one for FP4, two for FP8, four for bf16.
 template <WeightFormat kFormat>
 __device__ void pack_fragment(
@@ -68,8 +75,10 @@ __device__ void pack_fragment(
   } else if constexpr (kFormat == WeightFormat::kFp8) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      words[i] = pair[2 * i].even << 8 | pair[2 * i].odd << 24 | pair[2 * i + 1].even |
-                 pair[2 * i + 1].odd << 16;
+      const Pair& first = pair[2 * i];
+      const Pair& second = pair[2 * i + 1];
+      words[i] = interleave_fp8(first.even, second.even, second.odd) |
+                 interleave_fp8(first.odd, second.odd, second.even) << 16;
     }
   } else {
 #pragma unroll
@@ -87,6 +96,11 @@ __device__ uint8_t multiplier_at(const Staged& raw, int64_t row, int64_t col) {
   if constexpr (kFormat == WeightFormat::kFp4)
     return fp4_multiplier(raw.scales[(row - raw.first) * groups + group]);
   return fp8_multiplier(raw.scales[(row - raw.first) / kScaleGroup * groups + group]);
+}
+
+/// Whether one of two E4M3 codes in the fields of bf16 is a NaN.
+__device__ bool has_nan_code(uint32_t pair) {
+  return (pair & 0x07f0u) == 0x07f0u || (pair & 0x07f00000u) == 0x07f00000u;
 }
 
 /// One half (32 rows, two warps) of one block. Grid: (column chunks, row halves), 64 threads.
@@ -125,8 +139,12 @@ __global__ void pack_half_blocks(Staged raw, int64_t chunks, std::byte* packed) 
   } else if constexpr (kFormat == WeightFormat::kFp8) {
     bool nan[2] = {};
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
-      nan[i / 4] |= ((((words[i] & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u) != 0);
+    for (int i = 0; i < 8; ++i) {
+      uint32_t first = 0;
+      uint32_t second = 0;
+      unpack_fp8(words[i], multiplier_pair(127), first, second);
+      nan[i / 4] |= has_nan_code(first) || has_nan_code(second);
+    }
     const bool any[2] = {__syncthreads_or(nan[0]) != 0, __syncthreads_or(nan[1]) != 0};
     if (threadIdx.x >= 2) return;
     const int group = static_cast<int>(threadIdx.x);

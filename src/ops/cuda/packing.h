@@ -14,8 +14,10 @@
 //         (unpack.cuh). Then 32 words of multipliers: word 8 · warp + i holds column group 0 of
 //         both rows, then group 1. 2,176 bytes.
 //   FP8   two times 16 bytes a thread, 2,048 bytes apart, for two products each: words of registers
-//         (0, 1) and (2, 3), the first register in bytes 1 and 3, the second in bytes 0 and 2. Then
-//         four multipliers [row half][column group] and 12 bytes of nothing. 4,112 bytes.
+//         (0, 1) and (2, 3). Each 16-bit half carries a code of the first register in bits
+//         15, 10..4 (sign, magnitude) and of the second one in bits 14..11 (magnitude 6..3)
+//         and 2..0, whose sign is bit 3 of the other half. Then four multipliers [row half][column
+//         group] and 12 bytes of nothing. 4,112 bytes.
 //   bf16  four times 16 bytes a thread, 2,048 bytes apart: the registers themselves. 8,192 bytes.
 //
 // A multiplier is the exponent field of the power of two that unpacking multiplies by.

@@ -68,14 +68,13 @@ __device__ inline void unpack_fp4(uint32_t q, uint32_t upper, uint32_t lower, ui
   a[3] = multiply_bf16x2((q << 2 & 0x80008000u) | (q >> 3 & 0x01c001c0u), lower);
 }
 
-/// Four E4M3 codes of a packed word to two registers: bytes 1 and 3 to `first`, 0 and 2 to
-/// `second`.
+/// Four E4M3 codes of a packed word (order: packing.h) to two registers.
 __device__ inline void unpack_fp8(
     uint32_t q, uint32_t multiplier, uint32_t& first, uint32_t& second
 ) {
-  const uint32_t shifted = q << 4;
-  first = multiply_bf16x2((q & 0x80008000u) | (q >> 4 & 0x07f007f0u), multiplier);
-  second = multiply_bf16x2((q << 8 & 0x80008000u) | (shifted & 0x07f007f0u), multiplier);
+  const uint32_t rotated = __funnelshift_r(q, q, 4);
+  first = multiply_bf16x2(q & 0x87f087f0u, multiplier);
+  second = multiply_bf16x2((rotated & 0x87808780u) | (q << 4 & 0x00700070u), multiplier);
 }
 
 /// Sixteen E4M3 activation codes in the order of memory to sixteen bf16 in the order of memory, all

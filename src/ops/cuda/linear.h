@@ -1,0 +1,26 @@
+// The linears of the cuda backend: one streaming kernel on bf16 tensor cores for all formats and
+// row counts. Weights are unpacked in registers; see docs/kernels/cuda_linears.md.
+#pragma once
+
+#include "ops/cuda/packing.h"
+#include "ops/linear.h"
+
+namespace di::ops::cuda {
+
+/// How a matrix' columns are cut into slices. Every kernel sums a slice in one chain of tensor-core
+/// products and adds the slices in ascending order, so the bits depend on the matrix' size alone.
+struct KSlices {
+  int chunks = 1;  ///< blocks of 64 columns in a slice, even; the last slice may have fewer
+  int count = 1;
+};
+
+/// Of a matrix with so many rows and columns.
+KSlices k_slices(int64_t rows, int64_t cols);
+
+/// OpTable::linear_q8 for packed kFp8 and kFp4 weights.
+void linear_q8(Exec& exec, const LinearQ8& op);
+
+/// OpTable::linear for packed kFp8 and kBf16 weights.
+void linear(Exec& exec, const Linear& op);
+
+}  // namespace di::ops::cuda
