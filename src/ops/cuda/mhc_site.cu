@@ -20,8 +20,8 @@ constexpr int kFewRows = 128;       ///< up to so many one launch does it
 constexpr int kRowsOfCluster = 16;  ///< each CTA finishes the mixes of one
 constexpr int kUnitThreads = kMaxUnits * 32;
 constexpr int kRowThreads = 192;  ///< of a row in the second launch
-using FewMemory = UnitMemory<1, true>;
-using ManyMemory = UnitMemory<2, false>;
+using FewMemory = UnitMemory<1>;
+using ManyMemory = UnitMemory<2>;
 
 /// What the CTAs of a cluster push to each other.
 struct Pushed {
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kUnitThreads)
   const int group = static_cast<int>(cluster.block_rank());
   const int first_row = static_cast<int>(blockIdx.y) * kRowsOfCluster;
   cluster.barrier_arrive();
-  run_unit<1, true>(op, memory + warp * Memory::kBytes, first_row, (group * units + warp) * kUnit);
+  run_unit<1>(op, memory + warp * Memory::kBytes, first_row, (group * units + warp) * kUnit);
   __syncthreads();
   cluster.barrier_wait();  // all CTAs of the cluster run by now
   for (int i = threadIdx.x; i < kRowsOfCluster * kSums; i += blockDim.x) {
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kUnitThreads, 2)
   const int first_row = static_cast<int>(blockIdx.y) * Memory::kRows;
   const int first_channel = (group * units + warp) * kUnit;
   char* unit = memory + warp * Memory::kBytes;
-  run_unit<2, false>(op, unit, first_row, first_channel);
+  run_unit<2>(op, unit, first_row, first_channel);
   const int rows = min(Memory::kRows, op.rows - first_row);
   if (op.a != nullptr) {
     __syncwarp();

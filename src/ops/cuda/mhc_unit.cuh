@@ -47,12 +47,8 @@ __device__ inline void copy_async(void* shared, const void* global) {
       "l"(global)
   );
 }
-__device__ inline void commit_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int kPending>
 __device__ inline void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+  asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 /// A lane's part of a unit of one stream of fn: of each eight outputs number lane / 4, the eight
@@ -85,14 +81,13 @@ __device__ inline FnParts split(const float4 (&fn)[2]) {
 }
 
 /// A warp's shared memory for a tile of 16 · kRowTiles rows: the unit of each stream, 64 bytes a
-/// row, and, where kStagesFn, fn's. Every lane copies what it reads itself. When the streams are
-/// used up, the first one's place holds x, and the others' the warp's sums.
-template <int kRowTiles, bool kStagesFn>
+/// row. Every lane copies what it reads itself. When the streams are used up, the first one's place
+/// holds x, and the others' the warp's sums.
+template <int kRowTiles>
 struct UnitMemory {
   static constexpr int kRows = 16 * kRowTiles;
   static constexpr int kStreamBytes = kRows * kUnit * 2;
-  static constexpr int kFnBytes = kStagesFn ? kMixes * kUnit * 4 : 0;  // of a stream
-  static constexpr int kBytes = kStreams * (kStreamBytes + kFnBytes);
+  static constexpr int kBytes = kStreams * kStreamBytes;
 
   static __device__ char* x(char* unit, int row, int vector) {
     return unit + row * 64 + vector * 16;
@@ -106,9 +101,6 @@ struct UnitMemory {
   static __device__ double* x_squares(char* unit) {  // [rows]
     return h_squares(unit) + kRows;
   }
-  static __device__ float4* fn(char* unit, int stream) {  // [6][32 lanes]
-    return reinterpret_cast<float4*>(unit + kStreams * kStreamBytes + stream * kFnBytes);
-  }
 };
 
 /// What a warp adds up over the streams for its rows.
@@ -118,9 +110,11 @@ struct UnitSums {
   float h_squares[kRowTiles][2] = {};
 };
 
-/// Adds one stream. `place` is this lane's in it.
-template <int kRowTiles>
-__device__ inline void add_stream(UnitSums<kRowTiles>& sums, const char* place, const FnPiece& fn) {
+/// Adds one stream. `place` is this lane's in it; refill(n) is called when fn.at[n] is used up.
+template <int kRowTiles, class Refill>
+__device__ inline void add_stream(
+    UnitSums<kRowTiles>& sums, const char* place, const FnPiece& fn, const Refill& refill
+) {
   uint4 rows[kRowTiles][2];
 #pragma unroll
   for (int tile = 0; tile < kRowTiles; ++tile) {
@@ -134,32 +128,46 @@ __device__ inline void add_stream(UnitSums<kRowTiles>& sums, const char* place, 
         sums.h_squares[tile][half] = fmaf(values[i], values[i], sums.h_squares[tile][half]);
     }
   }
+  constexpr int kTogether =
+      kRowTiles == 1 ? 3 : 1;  // eights of outputs whose chains run side by side
 #pragma unroll
-  for (int n = 0; n < 3; ++n) {
-    const FnParts parts = split(fn.at[n]);
-    float chain[kRowTiles][4] = {};
+  for (int first = 0; first < 3; first += kTogether) {
+    FnParts parts[kTogether];
+    float chain[kTogether][kRowTiles][4] = {};
+#pragma unroll
+    for (int n = 0; n < kTogether; ++n) {
+      parts[n] = split(fn.at[first + n]);
+      refill(first + n);
+    }
 #pragma unroll
     for (int part = 0; part < 3; ++part) {
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
 #pragma unroll
-        for (int tile = 0; tile < kRowTiles; ++tile) {
-          const uint4& top = rows[tile][0];
-          const uint4& bottom = rows[tile][1];
-          const uint32_t a[4] = {
-              step == 0 ? top.x : top.z,
-              step == 0 ? bottom.x : bottom.z,
-              step == 0 ? top.y : top.w,
-              step == 0 ? bottom.y : bottom.w};
-          mma(chain[tile], a, parts.pair[part][2 * step], parts.pair[part][2 * step + 1]);
+        for (int n = 0; n < kTogether; ++n) {
+#pragma unroll
+          for (int tile = 0; tile < kRowTiles; ++tile) {
+            const uint4& top = rows[tile][0];
+            const uint4& bottom = rows[tile][1];
+            const uint32_t a[4] = {
+                step == 0 ? top.x : top.z,
+                step == 0 ? bottom.x : bottom.z,
+                step == 0 ? top.y : top.w,
+                step == 0 ? bottom.y : bottom.w};
+            const uint32_t* b = parts[n].pair[part] + 2 * step;
+            mma(chain[n][tile], a, b[0], b[1]);
+          }
         }
       }
     }
 #pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) {
+    for (int n = 0; n < kTogether; ++n) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        sums.mixes[tile][n][i] += chain[tile][i];
+      for (int tile = 0; tile < kRowTiles; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          sums.mixes[tile][first + n][i] += chain[n][tile][i];
+      }
     }
   }
 }
@@ -192,9 +200,9 @@ __device__ inline T sum_over_four(T x) {
 }
 
 /// One warp: streams its unit in, projects, collapses, and leaves x and the sums in its memory.
-template <int kRowTiles, bool kStagesFn>
+template <int kRowTiles>
 __device__ inline void run_unit(const SiteArgs& op, char* unit, int first_row, int first_channel) {
-  using Memory = UnitMemory<kRowTiles, kStagesFn>;
+  using Memory = UnitMemory<kRowTiles>;
   const int lane = threadIdx.x % 32;
   const int row = lane / 4;
   const int64_t width = int64_t{kStreams} * op.hidden;
@@ -213,40 +221,24 @@ __device__ inline void run_unit(const SiteArgs& op, char* unit, int first_row, i
           op.h + from * width + stream * op.hidden + channel
       );
     }
-    if constexpr (kStagesFn) {
-#pragma unroll
-      for (int i = 0; i < 6; ++i) {
-        copy_async(
-            Memory::fn(unit, stream) + i * 32 + lane,
-            fn_place + i / 2 * 8 * width + stream * op.hidden + i % 2 * 4
-        );
-      }
-    }
-    commit_copies();
   }
-  const auto load_fn = [&](int stream) {
-    FnPiece fn;
-#pragma unroll
-    for (int i = 0; i < 6; ++i) {
-      if constexpr (kStagesFn) {
-        fn.at[i / 2][i % 2] = Memory::fn(unit, stream)[i * 32 + lane];
-      } else {
-        fn.at[i / 2][i % 2] = __ldg(reinterpret_cast<const float4*>(
-            fn_place + i / 2 * 8 * width + stream * op.hidden + i % 2 * 4
-        ));
-      }
-    }
-    return fn;
+  FnPiece fn;
+  const auto load_fn = [&](int stream, int n) {
+    const auto* from =
+        reinterpret_cast<const float4*>(fn_place + n * 8 * width + stream * op.hidden);
+    fn.at[n][0] = __ldg(from);
+    fn.at[n][1] = __ldg(from + 1);
   };
+#pragma unroll
+  for (int n = 0; n < 3; ++n)
+    load_fn(0, n);
+  wait_copies();
   UnitSums<kRowTiles> sums;
-  FnPiece next;
-  if constexpr (!kStagesFn) next = load_fn(0);
-  wait_copies<0>();
 #pragma unroll 1
   for (int stream = 0; stream < kStreams; ++stream) {
-    const FnPiece fn = kStagesFn ? load_fn(stream) : next;
-    if (!kStagesFn && stream + 1 < kStreams) next = load_fn(stream + 1);
-    add_stream(sums, mine + stream * Memory::kStreamBytes, fn);
+    add_stream(sums, mine + stream * Memory::kStreamBytes, fn, [&](int n) {
+      if (stream + 1 < kStreams) load_fn(stream + 1, n);
+    });
   }
 
   double x_squares[2 * kRowTiles] = {};

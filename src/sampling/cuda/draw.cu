@@ -12,7 +12,7 @@
 namespace di::sampling::cuda {
 namespace {
 
-constexpr double kNearDistance = 6;  ///< tokens within it are reported while masses are added up
+constexpr double kNearDistance = 8;  ///< tokens within it are reported while masses are added up
 constexpr int kMaxVocabulary = 1 << 18;
 
 /// The best entry of some tokens; of equal ones the first.
@@ -148,15 +148,25 @@ class RowDraw {
       }
     };
     if (args_.vocab_size % 4 == 0) {
+      constexpr int kBatch = 8;  // loads on their way at once
       const int vectors = part.size / 4;
-#pragma unroll 8
-      for (int v = threadIdx.x; v < vectors; v += kThreads) {
-        const float4 four = __ldcs(reinterpret_cast<const float4*>(from) + v);
-        reinterpret_cast<float4*>(part.logits)[v] = four;
-        look(four.x, 4 * v);
-        look(four.y, 4 * v + 1);
-        look(four.z, 4 * v + 2);
-        look(four.w, 4 * v + 3);
+      for (int at = threadIdx.x; at < vectors; at += kBatch * kThreads) {
+        float4 batch[kBatch];
+#pragma unroll
+        for (int k = 0; k < kBatch; ++k) {
+          const int v = at + k * kThreads;
+          if (v < vectors) batch[k] = __ldcs(reinterpret_cast<const float4*>(from) + v);
+        }
+#pragma unroll
+        for (int k = 0; k < kBatch; ++k) {
+          const int v = at + k * kThreads;
+          if (v >= vectors) break;
+          reinterpret_cast<float4*>(part.logits)[v] = batch[k];
+          look(batch[k].x, 4 * v);
+          look(batch[k].y, 4 * v + 1);
+          look(batch[k].z, 4 * v + 2);
+          look(batch[k].w, 4 * v + 3);
+        }
       }
     } else {
       for (int i = threadIdx.x; i < part.size; i += kThreads) {
@@ -198,9 +208,12 @@ class RowDraw {
   /// The logarithm of Σ exp(logit − top) for the model's own distribution, and its best tokens.
   __device__ void add_exponentials() {
     double sum = 0;
+    const float* logits = part_.logits;
+    const int size = part_.size;
+    const double top = model_top_;
 #pragma unroll 4
-    for (int i = threadIdx.x; i < part_.size; i += kThreads)
-      sum += exp_of_minus(model_top_ - static_cast<double>(part_.logits[i]));
+    for (int i = threadIdx.x; i < size; i += kThreads)
+      sum += exp_of_minus(top - static_cast<double>(logits[i]));
     sum = block_sum(sum, memory_.ranking.scratch);
     if (threadIdx.x < kCtas) {
       ranking_.in_cta(memory_.exp_sums, static_cast<int>(threadIdx.x))[ranking_.cta()] = sum;
@@ -210,7 +223,9 @@ class RowDraw {
     for (int cta = 0; cta < kCtas; ++cta)
       total += memory_.exp_sums[cta];
     log_sum_ = log(total);
-    report_best([&](double logit, int32_t) { return logit - model_top_ - log_sum_; });
+    report_best({model_top_, 1}, [&](double logit, int32_t) {
+      return logit - model_top_ - log_sum_;
+    });
   }
 
   __device__ float model_logprob(int32_t token) const {
@@ -223,10 +238,10 @@ class RowDraw {
 
   /// Writes the best tokens with logprob(logit, token).
   template <class Logprob>
-  __device__ void report_best(const Logprob& logprob) {
+  __device__ void report_best(const Scale& scale, const Logprob& logprob) {
     const auto count = min(task_.top, static_cast<int64_t>(args_.vocab_size));
     if (count == 0) return;
-    ranking_.list_best(count);
+    ranking_.list_best(count, scale);
     if (!ranking_.is_first_cta()) return;
     const List& list = memory_.ranking.list;
     for (int64_t i = threadIdx.x; i < count; i += kThreads) {
@@ -258,11 +273,16 @@ class RowDraw {
 
   __device__ Best best_edited() const {
     Best best;
-    for (int i = threadIdx.x; i < part_.size; i += kThreads) {
-      const double logit = part_.logit(i);
-      if (logit > best.logit) {
-        best.logit = logit;
-        best.token = part_.begin + i;
+    const RowPart part = part_;
+    for (int first = 4 * threadIdx.x; first < part.size; first += 4 * kThreads) {
+      double logits[4];
+      part.four_logits(first, logits);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        if (logits[k] > best.logit) {
+          best.logit = logits[k];
+          best.token = part.begin + first + k;
+        }
       }
     }
     return best;
@@ -274,7 +294,7 @@ class RowDraw {
     const auto logprob = [&](double, int32_t other) {
       return best.is_usable() && other == best.token ? 0.0 : kLogprobFloor;
     };
-    if (task_.reports_processed) report_best(logprob);
+    if (task_.reports_processed) report_best({best.logit, 1}, logprob);
     finish(token, task_.reports_processed ? as_reported(logprob(0, token)) : 0.0f);
   }
 
@@ -292,13 +312,14 @@ class RowDraw {
       double logits[4];
       part.four_logits(first, logits);
       bool is_near = false;
+      double distances[4];
       uint64_t masses[4];
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        const double distance = scale.distance(logits[k]);
-        masses[k] = quick_mass(distance);
-        is_near |= distance < kNearDistance;
+        distances[k] = scale.distance(logits[k]);
+        is_near |= distances[k] < kNearDistance;
       }
+      four_masses(distances, masses);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         sums.all += masses[k];
@@ -306,7 +327,7 @@ class RowDraw {
       }
       if (!is_near) continue;
       for (int k = 0; k < 4; ++k) {
-        if (!(scale.distance(logits[k]) < kNearDistance)) continue;
+        if (!(distances[k] < kNearDistance)) continue;
         sums.near_mass += masses[k];
         const int place = atomicAdd(&memory_.near_listed, 1);
         if (place >= kNear) continue;
@@ -407,7 +428,7 @@ class RowDraw {
       }
       return -scale.distance(of) - log_mass;
     };
-    report_best(logprob);
+    report_best(scale, logprob);
     finish(token, as_reported(logprob(logit, token)));
   }
 

@@ -1,9 +1,10 @@
 // Looking for places in a row's ranking, by the CTAs of a cluster that hold its parts: the twin of
 // ranked_masses.h. Masses are whole numbers, so every way to add them gives the same place.
 //
-// A place is looked for by the bits of the tokens' ranks, eleven at a time from the top: a
-// histogram of counts and masses says which bits the place has. When few tokens are left they are
-// sorted. Tokens of equal logits, of which there can be many, are walked through by their ids.
+// A histogram of counts and masses over equal steps of the logit says in which step a place lies,
+// and nearly always few tokens are in it, which are sorted. Where they are many, the place is
+// looked for by the bits of the tokens' ranks, eleven at a time from the top; and tokens of equal
+// logits, of which there can be many, are walked through by their ids.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -36,13 +37,34 @@ struct Mark {
   uint64_t value = 1;
 };
 
-/// Tokens whose ranks begin with the same bits, and the sums of what ranks before them.
+/// Equal steps of the logit from the best one down; the last one has no end.
+struct Steps {
+  double top = 0;
+  double per_logit = 0;
+
+  __device__ int of(double logit) const {
+    const double at = (top - logit) * per_logit;
+    return at < kBins - 1 ? static_cast<int>(at) : kBins - 1;
+  }
+};
+
+/// Tokens of one step, or such whose ranks begin with the same bits; and the sums of what ranks
+/// before them.
 struct Bundle {
+  int step = -1;  ///< of `steps`; −1: the prefix decides
+  Steps steps;
   uint64_t prefix = 0;  ///< rank >> shift
   int shift = 0;
   uint64_t count = 0;
   uint64_t count_before = 0;
   uint64_t mass_before = 0;
+
+  __device__ bool holds(double logit) const {
+    return step >= 0 ? steps.of(logit) == step : rank_of(logit) >> shift == prefix;
+  }
+  __device__ bool holds_or_follows(double logit) const {
+    return step >= 0 ? steps.of(logit) <= step : rank_of(logit) >> shift <= prefix;
+  }
 };
 
 /// A token in the ranking and the mass up to it, the token included.
@@ -58,9 +80,32 @@ struct List {
   int32_t tokens[kListed];
 };
 
+/// Counts and masses of bins; a mass, below 2^46, in three parts, whose sums over a part of a row
+/// stay below 2^32, since the device adds 32 bits at once.
 struct Histogram {
-  uint64_t masses[kBins];
+  static constexpr int kPartBits = 16;
   uint32_t counts[kBins];
+  uint32_t parts[3][kBins];
+
+  __device__ void clear() {
+    for (int bin = threadIdx.x; bin < kBins; bin += kThreads) {
+      counts[bin] = 0;
+      for (int part = 0; part < 3; ++part)
+        parts[part][bin] = 0;
+    }
+  }
+  __device__ void add(int bin, uint64_t mass) {
+    atomicAdd(&counts[bin], 1u);
+#pragma unroll
+    for (int part = 0; part < 3; ++part) {
+      const auto value = static_cast<uint32_t>(mass >> part * kPartBits & 0xffff);
+      if (value != 0) atomicAdd(&parts[part][bin], value);
+    }
+  }
+  __device__ uint64_t mass(int bin) const {
+    return parts[0][bin] + (uint64_t{parts[1][bin]} << kPartBits) +
+           (uint64_t{parts[2][bin]} << 2 * kPartBits);
+  }
 };
 
 struct NearTokens {
@@ -110,9 +155,9 @@ class Ranking {
 
   /// The first place at which a mark is reached that some place reaches; in every thread.
   __device__ __noinline__ Place find(const Scale& scale, const Mark& mark) {
-    const Bundle bundle = narrow(mark, &scale);
+    const Bundle bundle = narrow(mark, scale, true);
     if (bundle.count > kFew) return find_among_ties(bundle, scale, mark);
-    list_if([&](uint64_t rank) { return rank >> bundle.shift == bundle.prefix; });
+    list_if([&](double logit) { return bundle.holds(logit); });
     cluster_.sync();
     if (is_first_cta()) {
       sort_list(memory_.listed);
@@ -127,14 +172,15 @@ class Ranking {
     return memory_.place;
   }
 
-  /// Puts the `count` best tokens in their order at the beginning of the first CTA's list.
-  __device__ __noinline__ void list_best(int64_t count) {
-    const Bundle bundle =
-        narrow({.is_count = true, .value = static_cast<uint64_t>(count)}, nullptr);
+  /// Puts the `count` best tokens in their order at the beginning of the first CTA's list. Steps
+  /// are sized by `scale`, which changes no result.
+  __device__ __noinline__ void list_best(int64_t count, const Scale& scale) {
+    const Mark mark{.is_count = true, .value = static_cast<uint64_t>(count)};
+    const Bundle bundle = narrow(mark, scale, false);
     if (bundle.count <= kFew) {
-      list_if([&](uint64_t rank) { return rank >> bundle.shift <= bundle.prefix; });
+      list_if([&](double logit) { return bundle.holds_or_follows(logit); });
     } else {
-      list_if([&](uint64_t rank) { return rank < bundle.prefix; });
+      list_if([&](double logit) { return rank_of(logit) < bundle.prefix; });
       const uint64_t wanted = static_cast<uint64_t>(count) - bundle.count_before;
       walk_ties(bundle.prefix, wanted, [&](uint64_t, int32_t token) {
         append(bundle.prefix, token);
@@ -169,17 +215,28 @@ class Ranking {
   }
 
  private:
-  /// Splits until few tokens are left, or only such of one logit. Without a scale nothing is
-  /// weighed, which does for marks of counts.
-  __device__ __noinline__ Bundle narrow(const Mark& mark, const Scale* scale) {
-    Bundle bundle;
+  /// Splits until few tokens are left, or only such of one logit. Unless `weighs`, no masses are
+  /// added up, which does for marks of counts.
+  __device__ __noinline__ Bundle narrow(const Mark& mark, const Scale& scale, bool weighs) {
+    constexpr double kRange = 32;  // of distances or logits; beyond it there are no masses
+    const double per_logit = kBins / kRange * fmax(scale.inverse_temperature, 1.0);
+    Bundle bundle{.step = 0, .steps = {scale.top, per_logit}};
+    fill_histogram(scale, weighs, [&](double logit) { return bundle.steps.of(logit); });
+    choose(bundle, mark);
+    bundle = memory_.bundle;
+    if (bundle.count <= kFew) return bundle;
+    bundle = {};
     for (int above = 64; above > 0;) {
       const int bits = above > 20 ? 11 : 10;
       const int shift = above - bits;
-      fill_histogram(bundle.prefix, above, shift, scale);
-      cluster_.sync();
-      if (is_first_cta()) choose(bundle, bits, shift, mark);
-      cluster_.sync();
+      fill_histogram(scale, weighs, [&](double logit) {
+        const uint64_t rank = rank_of(logit);
+        if (above < 64 && rank >> above != bundle.prefix) return -1;
+        return static_cast<int>(rank >> shift & ((1u << bits) - 1));
+      });
+      bundle.prefix <<= bits;
+      bundle.shift = shift;
+      choose(bundle, mark);
       bundle = memory_.bundle;
       if (bundle.count <= kFew) break;
       above = shift;
@@ -187,66 +244,76 @@ class Ranking {
     return bundle;
   }
 
-  __device__ void fill_histogram(uint64_t prefix, int above, int shift, const Scale* scale) {
-    Histogram& histogram = memory_.histogram;
-    for (int bin = threadIdx.x; bin < kBins; bin += kThreads) {
-      histogram.masses[bin] = 0;
-      histogram.counts[bin] = 0;
-    }
+  /// Counts and weighs this CTA's tokens by bin_of(logit); a negative bin takes none.
+  template <class BinOf>
+  __device__ void fill_histogram(const Scale& scale, bool weighs, const BinOf& bin_of) {
+    memory_.histogram.clear();
     __syncthreads();
-    for (int i = threadIdx.x; i < part_.size; i += kThreads) {
-      const double logit = part_.logit(i);
-      const uint64_t rank = rank_of(logit);
-      if (above < 64 && rank >> above != prefix) continue;
-      const auto bin = static_cast<int>(rank >> shift) & (kBins - 1) & ((1 << (above - shift)) - 1);
-      atomicAdd(&histogram.counts[bin], 1u);
-      if (scale == nullptr) continue;
-      const uint64_t mass = scale->mass(logit);
-      if (mass != 0) {
-        atomicAdd(reinterpret_cast<unsigned long long*>(&histogram.masses[bin]), mass);
+    const RowPart part = part_;
+    for (int first = 4 * threadIdx.x; first < part.size; first += 4 * kThreads) {
+      double logits[4];
+      uint64_t masses[4] = {};
+      part.four_logits(first, logits);
+      if (weighs) {
+        double distances[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          distances[k] = scale.distance(logits[k]);
+        four_masses(distances, masses);
+      }
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const int bin = first + k < part.size ? bin_of(logits[k]) : -1;
+        if (bin >= 0) memory_.histogram.add(bin, masses[k]);
       }
     }
+    cluster_.sync();
   }
 
-  /// Finds the bin that reaches the mark and tells every CTA; first CTA alone.
-  __device__ void choose(const Bundle& whole, int bits, int shift, const Mark& mark) {
-    constexpr int kOwn = kBins / kThreads;
-    uint64_t masses[kOwn] = {};
-    uint64_t counts[kOwn] = {};
-    uint64_t mass = 0;
-    uint64_t count = 0;
-    const int first = static_cast<int>(threadIdx.x) * kOwn;
+  /// Finds the bin that reaches the mark and tells every CTA. `whole` is what was split, as the
+  /// chosen bundle but for its last bits or step.
+  __device__ void choose(const Bundle& whole, const Mark& mark) {
+    if (is_first_cta()) {
+      constexpr int kOwn = kBins / kThreads;
+      uint64_t masses[kOwn] = {};
+      uint64_t counts[kOwn] = {};
+      uint64_t mass = 0;
+      uint64_t count = 0;
+      const int first = static_cast<int>(threadIdx.x) * kOwn;
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      for (int cta = 0; cta < kCtas; ++cta) {
-        const Histogram* histogram = in_cta(&memory_.histogram, cta);
-        masses[i] += histogram->masses[first + i];
-        counts[i] += histogram->counts[first + i];
-      }
-      mass += masses[i];
-      count += counts[i];
-    }
-    block_sums_before(mass, count, memory_.scratch);
-    mass += whole.mass_before;
-    count += whole.count_before;
+      for (int i = 0; i < kOwn; ++i) {
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      const uint64_t before = mark.is_count ? count : mass;
-      const uint64_t after = before + (mark.is_count ? counts[i] : masses[i]);
-      if (before < mark.value && mark.value <= after) {
-        const Bundle chosen{
-            .prefix = whole.prefix << bits | static_cast<uint64_t>(first + i),
-            .shift = shift,
-            .count = counts[i],
-            .count_before = count,
-            .mass_before = mass};
-        for (int cta = 0; cta < kCtas; ++cta)
-          *in_cta(&memory_.bundle, cta) = chosen;
+        for (int cta = 0; cta < kCtas; ++cta) {
+          const Histogram* histogram = in_cta(&memory_.histogram, cta);
+          masses[i] += histogram->mass(first + i);
+          counts[i] += histogram->counts[first + i];
+        }
+        mass += masses[i];
+        count += counts[i];
       }
-      mass += masses[i];
-      count += counts[i];
+      block_sums_before(mass, count, memory_.scratch);
+      mass += whole.mass_before;
+      count += whole.count_before;
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        const uint64_t before = mark.is_count ? count : mass;
+        const uint64_t after = before + (mark.is_count ? counts[i] : masses[i]);
+        if (before < mark.value && mark.value <= after) {
+          Bundle chosen = whole;
+          if (whole.step >= 0) chosen.step = first + i;
+          chosen.prefix |= static_cast<uint64_t>(first + i);
+          chosen.count = counts[i];
+          chosen.count_before = count;
+          chosen.mass_before = mass;
+          for (int cta = 0; cta < kCtas; ++cta)
+            *in_cta(&memory_.bundle, cta) = chosen;
+        }
+        mass += masses[i];
+        count += counts[i];
+      }
+      if (threadIdx.x == 0) memory_.listed = 0;
     }
-    if (threadIdx.x == 0) memory_.listed = 0;
+    cluster_.sync();
   }
 
   /// Appends a token to the first CTA's list.
@@ -259,9 +326,16 @@ class Ranking {
 
   template <class Wanted>
   __device__ void list_if(const Wanted& wanted) {
-    for (int i = threadIdx.x; i < part_.size; i += kThreads) {
-      const uint64_t rank = rank_of(part_.logit(i));
-      if (wanted(rank)) append(rank, part_.begin + i);
+    const RowPart part = part_;
+    for (int first = 4 * threadIdx.x; first < part.size; first += 4 * kThreads) {
+      double logits[4];
+      part.four_logits(first, logits);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        if (first + k < part.size && wanted(logits[k])) {
+          append(rank_of(logits[k]), part.begin + first + k);
+        }
+      }
     }
   }
 

@@ -55,13 +55,18 @@ struct RowPart {
 
   /// logit() of four neighbours from `first`, a multiple of 4; −∞ where there is none.
   __device__ void four_logits(int first, double (&result)[4]) const {
-    if (first + 4 <= size && !is_penalised && !is_biased) {
+    if (first + 4 <= size) {
       const float4 four = *reinterpret_cast<const float4*>(logits + first);
       result[0] = four.x;
       result[1] = four.y;
       result[2] = four.z;
       result[3] = four.w;
-      return;
+      if (!is_penalised && !is_biased) return;
+      if (is_penalised && !is_biased &&
+          (reinterpret_cast<uintptr_t>(params->seen) + (begin + first) * 4) % 16 == 0) {
+        const uint4 seen = *reinterpret_cast<const uint4*>(params->seen + begin + first);
+        if ((seen.x | seen.y | seen.z | seen.w) == 0) return;
+      }
     }
 #pragma unroll
     for (int k = 0; k < 4; ++k)
