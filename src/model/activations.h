@@ -138,6 +138,8 @@ View<T, Rank> gather(
   pass.ops.copy_rows(pass.exec, copy);
   return result;
 }
+/// RMS norm in place, and the result in Q8.
+ops::Q8View norm_q8(const Pass& pass, const View<bf16, 2>& x, const View<const bf16, 1>& weight);
 /// Rotates heads of width x.dim(2) in place.
 void rotate(
     const Pass& pass,

@@ -12,11 +12,17 @@ View<uint8_t, 2> window_records(
 ) {
   const AttentionWeights& weights = pass.layer(l).attn;
   const View<bf16, 2> kv = linear_q8(pass, x, weights.wkv);
-  norm(pass, kv, weights.kv_norm);
-  rotate(pass, l, View<bf16, 3>(kv.data, kv.dim(0), 1, kv.dim(1)), act.rows->view().positions);
   const auto records =
       pass.arena().array<uint8_t>(kv.dim(0), ops::kv_record_bytes(ops::KvFormat::kFp8, kv.dim(1)));
-  pass.ops.window_records(pass.exec, {.records = records, .kv = kv});
+  pass.ops.window_keys(
+      pass.exec,
+      {.records = records,
+       .kv = kv,
+       .norm = weights.kv_norm,
+       .positions = act.rows->view().positions,
+       .frequencies = pass.frequencies(l),
+       .eps = static_cast<float>(pass.model.config.rms_norm_eps)}
+  );
   return records;
 }
 
@@ -57,8 +63,7 @@ View<bf16, 2> attention(const Pass& pass, int64_t l, const SiteInput& input, Act
   const int64_t rows = act.num_rows();
 
   const View<bf16, 2> qr = linear_q8(pass, input.q8(), weights.wq_a);
-  norm(pass, qr, weights.q_norm);
-  const ops::Q8View qr_q8 = quantize(pass, qr);
+  const ops::Q8View qr_q8 = norm_q8(pass, qr, weights.q_norm);
   const View<bf16, 2> q_flat = linear_q8(pass, qr_q8, weights.wq_b);
   const View<bf16, 3> q(q_flat.data, rows, config.num_attention_heads, config.head_dim);
   rotate(pass, l, q, positions);

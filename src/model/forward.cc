@@ -105,7 +105,8 @@ StepOutput forward(
     ops::Exec& exec,
     const ForwardOptions& options
 ) {
-  const auto finite = exec.scratch.array<uint8_t>(step.sequences.size());  // outlives the placed step
+  const auto finite =
+      exec.scratch.array<uint8_t>(step.sequences.size());  // outlives the placed step
   const PlacedStep placed(model, step, {.replay = options.replay}, exec);
   const StepOutput output = run_placed(model, placed, cache, ops, exec, options);
   exec.scratch.memory().copy(finite.data, output.finite.data, finite.size(), exec.stream);

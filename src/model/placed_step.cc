@@ -94,12 +94,11 @@ PlacedStep::PlacedStep(
 
 void PlacedStep::place(int64_t max_length, std::byte* staging, ops::Exec& exec) {
   using ops::Placer;
-  const int64_t capacity =
-      rows.placed_bytes() + (kept ? kept->placed_bytes() : 0) +
-      Placer::bytes_of<int64_t>(std::ssize(planned_sources_)) +
-      Placer::bytes_of<const bf16*>(std::ssize(planned_given_)) +
-      Placer::bytes_of<int64_t>(std::ssize(planned_logit_rows_)) +
-      Placer::bytes_of<uint8_t>(std::ssize(planned_finite_));
+  const int64_t capacity = rows.placed_bytes() + (kept ? kept->placed_bytes() : 0) +
+                           Placer::bytes_of<int64_t>(std::ssize(planned_sources_)) +
+                           Placer::bytes_of<const bf16*>(std::ssize(planned_given_)) +
+                           Placer::bytes_of<int64_t>(std::ssize(planned_logit_rows_)) +
+                           Placer::bytes_of<uint8_t>(std::ssize(planned_finite_));
   Placer placer(exec, capacity, capacity <= kStagingBytes ? staging : nullptr);
   rows.place(placer, max_length);
   if (kept) kept->place(placer, max_length);

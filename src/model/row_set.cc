@@ -34,7 +34,9 @@ void RowSet::list_entries(std::span<const int64_t> ratios) {
 }
 
 void RowSet::pad(int64_t count) {
-  DI_CHECK(is_image.empty() && std::ssize(sequences) == this->count(), "only single rows are padded");
+  DI_CHECK(
+      is_image.empty() && std::ssize(sequences) == this->count(), "only single rows are padded"
+  );
   const auto size = static_cast<std::size_t>(count);
   ops::SequenceRows none = sequences[0];
   none.num_rows = 0;

@@ -33,8 +33,8 @@ struct RowSet {
   /// Lists the entries of each ratio that the rows complete.
   void list_entries(std::span<const int64_t> ratios);
 
-  /// Fills the set up to `count` single rows: rows that repeat row 0, sequences without rows, entries
-  /// that are none. All sequences must have one row each, and none an image.
+  /// Fills the set up to `count` single rows: rows that repeat row 0, sequences without rows,
+  /// entries that are none. All sequences must have one row each, and none an image.
   void pad(int64_t count);
 
   /// Bytes that place() needs.

@@ -32,7 +32,19 @@ View<float, 2> linear_f32(const Pass& pass, const View<const bf16, 2>& x, const 
 
 void norm(const Pass& pass, const View<bf16, 2>& x, const View<const bf16, 1>& weight) {
   const auto eps = static_cast<float>(pass.model.config.rms_norm_eps);
-  pass.ops.rms_norm(pass.exec, {.y = x, .x = x, .weight = weight, .eps = eps});
+  pass.ops.rms_norm(
+      pass.exec, {.y = x, .x = x, .weight = weight, .eps = eps, .codes = {}, .scales = {}}
+  );
+}
+
+ops::Q8View norm_q8(const Pass& pass, const View<bf16, 2>& x, const View<const bf16, 1>& weight) {
+  const auto codes = pass.arena().array<uint8_t>(x.dim(0), x.dim(1));
+  const auto scales = pass.arena().array<uint8_t>(x.dim(0), x.dim(1) / ops::kScaleGroup);
+  const auto eps = static_cast<float>(pass.model.config.rms_norm_eps);
+  pass.ops.rms_norm(
+      pass.exec, {.y = x, .x = x, .weight = weight, .eps = eps, .codes = codes, .scales = scales}
+  );
+  return {codes, scales};
 }
 
 void rotate(

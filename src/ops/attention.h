@@ -22,6 +22,16 @@ struct WindowRecords {
   View<const bf16, 2> kv;    // [rows, dim]
 };
 
+/// From raw keys to window records: RMS norm, rotation of the last channels, Q8.
+struct WindowKeys {
+  View<uint8_t, 2> records;          // [rows, kv_record_bytes(kFp8, dim)]
+  View<bf16, 2> kv;                  // [rows, dim]; unspecified afterwards
+  View<const bf16, 1> norm;          // [dim]
+  View<const int64_t, 1> positions;  // [rows]
+  View<const float, 1> frequencies;  // [rope_dim / 2]
+  float eps = 0;                     // added to the mean square
+};
+
 /// Copies this step's records into the rings, the newest `ring.length` of each sequence. Runs after
 /// attention, so that earlier rows of a long chunk still find the positions before the chunk.
 struct WindowStore {

@@ -52,6 +52,7 @@ OpTable observed(const OpTable& backend) {
   observe<"index_key_store", &OpTable::index_key_store, &IndexKeyStore::k>(t);
   observe<"index_select", &OpTable::index_select, &IndexSelect::selected>(t);
   observe<"window_records", &OpTable::window_records, &WindowRecords::kv>(t);
+  observe<"window_keys", &OpTable::window_keys, &WindowKeys::kv>(t);
   observe<"sparse_attention", &OpTable::sparse_attention, &SparseAttention::q>(t);
   observe<"window_store", &OpTable::window_store, &WindowStore::records>(t);
   observe<"route", &OpTable::route, &Route::ids>(t);

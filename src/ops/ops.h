@@ -58,6 +58,7 @@ struct OpTable {
   void (*index_key_store)(Exec&, const IndexKeyStore&);
   void (*index_select)(Exec&, const IndexSelect&);
   void (*window_records)(Exec&, const WindowRecords&);
+  void (*window_keys)(Exec&, const WindowKeys&);
   void (*sparse_attention)(Exec&, const SparseAttention&);
   void (*window_store)(Exec&, const WindowStore&);
   void (*route)(Exec&, const Route&);

@@ -34,8 +34,8 @@ View<const T, 1> place(Exec& exec, const std::vector<T>& values) {
 /// the exec's scratch.
 class Placer {
  public:
-  /// Room for `capacity` bytes. `staging` holds as many, in memory that stays as it is until the copy
-  /// is done; nullptr: the placer's own. On the processor neither is used.
+  /// Room for `capacity` bytes. `staging` holds as many, in memory that stays as it is until the
+  /// copy is done; nullptr: the placer's own. On the processor neither is used.
   Placer(Exec& exec, int64_t capacity, std::byte* staging = nullptr)
       : exec_(exec), capacity_(capacity), staging_(staging) {
     if (exec.scratch.memory().is_host()) return;
@@ -50,10 +50,11 @@ class Placer {
     return align_up(count * static_cast<int64_t>(sizeof(T)), kAlignment);
   }
 
-  /// `values` where ops behind flush() read them.
+  /// `values` where ops behind flush() read them; an empty view when there are none.
   template <class T>
   View<T, 1> place(std::vector<T>& values) {
     const auto count = static_cast<int64_t>(values.size());
+    if (values.empty()) return {};
     if (placed_ == nullptr) return View<T, 1>(values.data(), count);
     DI_CHECK(used_ + bytes_of<T>(count) <= capacity_, "what is placed fits the placer");
     std::memcpy(staging_ + used_, values.data(), values.size() * sizeof(T));

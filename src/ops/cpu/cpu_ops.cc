@@ -44,8 +44,16 @@ template <const cpu::Kernels& kLinear, const cpu::RowKernels& kRows>
 void mhc_site(Exec& exec, const MhcSite& op) {
   mhc_mix<kLinear, kRows>(exec, op.mix);
   cpu::mhc_collapse(kRows, exec, {.x = op.x, .h = op.mix.h, .a = op.a});
-  cpu::rms_norm(kRows, exec, {.y = op.x, .x = op.x, .weight = op.norm, .eps = op.mix.norm_eps});
-  cpu::quantize_fp8(kRows, exec, {.codes = op.codes, .scales = op.scales, .x = op.x});
+  cpu::rms_norm(
+      kRows,
+      exec,
+      {.y = op.x,
+       .x = op.x,
+       .weight = op.norm,
+       .eps = op.mix.norm_eps,
+       .codes = op.codes,
+       .scales = op.scales}
+  );
 }
 
 template <const cpu::Kernels& kLinear, const cpu::RowKernels& kRows>
@@ -87,6 +95,7 @@ const OpTable& table(const char* isa) {
       .index_key_store = by_rows<IndexKeyStore, ref::index_key_store>,
       .index_select = with<IndexSelect, kIndex, cpu::index_select>,
       .window_records = with<WindowRecords, kRows, cpu::window_records>,
+      .window_keys = with<WindowKeys, kRows, cpu::window_keys>,
       .sparse_attention = with<SparseAttention, kAttention, cpu::sparse_attention>,
       .window_store = by_rows<WindowStore, ref::window_store>,
       .route = by_rows<Route, ref::route>,

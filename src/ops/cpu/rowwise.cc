@@ -123,6 +123,8 @@ void rms_norm(const RowKernels& kernels, Exec& exec, const RmsNorm& op) {
         const double sum = kernels.sum_of_squares(x, width);
         const float factor = inverse_rms_of_sum(sum, width, op.eps);
         kernels.apply_norm(bits(op.y.row(row)), x, bits(op.weight.data), factor, width);
+        if (op.codes.empty()) continue;
+        kernels.quantize_q8(bits(op.y.row(row)), width / 32, op.codes.row(row), op.scales.row(row));
       }
     });
   });
@@ -137,6 +139,17 @@ void rope(const RowKernels& kernels, Exec& exec, const Rope& op) {
         rotate_row(kernels, op, row, angles);
     });
   });
+}
+
+void window_keys(const RowKernels& kernels, Exec& exec, const WindowKeys& op) {
+  const View<bf16, 3> heads(op.kv.data, op.kv.dim(0), 1, op.kv.dim(1));
+  rms_norm(
+      kernels,
+      exec,
+      {.y = op.kv, .x = op.kv, .weight = op.norm, .eps = op.eps, .codes = {}, .scales = {}}
+  );
+  rope(kernels, exec, {.x = heads, .positions = op.positions, .frequencies = op.frequencies});
+  window_records(kernels, exec, {.records = op.records, .kv = op.kv});
 }
 
 void engram_lookup(const RowKernels& kernels, Exec& exec, const EngramLookup& op) {

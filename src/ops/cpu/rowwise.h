@@ -18,6 +18,7 @@ void mhc_mix_rows(const RowKernels& kernels, Exec& exec, const MhcMix& op);
 void mhc_collapse(const RowKernels& kernels, Exec& exec, const MhcCollapse& op);
 void mhc_expand(const RowKernels& kernels, Exec& exec, const MhcExpand& op);
 void window_records(const RowKernels& kernels, Exec& exec, const WindowRecords& op);
+void window_keys(const RowKernels& kernels, Exec& exec, const WindowKeys& op);
 void swiglu(const RowKernels& kernels, Exec& exec, const SwiGlu& op);
 
 }  // namespace di::ops::cpu

@@ -19,6 +19,7 @@
 #include "ops/cuda/norm.h"
 #include "ops/cuda/packing.h"
 #include "ops/cuda/row_moves.h"
+#include "ops/cuda/window_keys.h"
 
 namespace di::ops {
 namespace {
@@ -80,6 +81,7 @@ const OpTable& cuda_ops() {
       .index_key_store = cuda::index_key_store,
       .index_select = cuda::index_select,
       .window_records = cuda::window_records,
+      .window_keys = cuda::window_keys,
       .sparse_attention = cuda::sparse_attention,
       .window_store = cuda::window_store,
       .route = cuda::route,

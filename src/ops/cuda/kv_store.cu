@@ -14,20 +14,6 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kWarp = 32;
 
-/// Records of small models have odd sizes: whole words only where they are aligned.
-template <int kWords>
-__device__ void store_words(uint8_t* to, const uint32_t (&words)[kWords]) {
-#pragma unroll
-  for (int i = 0; i < kWords; ++i) {
-    if (reinterpret_cast<uintptr_t>(to) % 4 == 0) {
-      *reinterpret_cast<uint32_t*>(to + 4 * i) = words[i];
-    } else {
-      for (int byte = 0; byte < 4; ++byte)
-        to[4 * i + byte] = static_cast<uint8_t>(words[i] >> (8 * byte));
-    }
-  }
-}
-
 /// Channels [d, d + 8) of a Q8 record; all lanes of a warp call it together.
 __device__ void store_q8(const bf16* x, int dim, int d, uint8_t* record, bool active) {
   float values[kVector] = {};

@@ -24,10 +24,19 @@ __global__ void __launch_bounds__(kThreads)
   if (i % 4 == 0) scales[i / 4] = q8.scale;
 }
 
+/// Of RmsNorm; `codes` is nullptr when nobody wants Q8.
+struct NormArrays {
+  bf16* y;
+  const bf16* x;
+  const bf16* weight;
+  uint8_t* codes;
+  uint8_t* scales;
+};
+
 /// kRowThreads threads share a row and keep it in registers, kKept vectors each at most.
 template <int kRowThreads, int kKept>
 __global__ void __launch_bounds__(kThreads)
-    rms_norm_kernel(bf16* y, const bf16* x, const bf16* weight, int rows, int width, float eps) {
+    rms_norm_kernel(NormArrays arrays, int rows, int width, float eps) {
   __shared__ double scratch[kThreads / 32];
   const int row = blockIdx.x * (kThreads / kRowThreads) + threadIdx.x / kRowThreads;
   if (row >= rows) return;
@@ -37,7 +46,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int v = 0; v < kKept; ++v) {
     const int d = first + v * kRowThreads * kVector;
-    kept[v] = d < width ? load_vector(x + offset + d) : uint4{};
+    kept[v] = d < width ? load_vector(arrays.x + offset + d) : uint4{};
   }
   double sum[1] = {};
   float values[kVector];
@@ -53,14 +62,21 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int v = 0; v < kKept; ++v) {
     const int d = first + v * kRowThreads * kVector;
-    if (d >= width) break;
-    float weights[kVector];
+    const bool inside = d < width;
+    float weights[kVector] = {};
     unpack(kept[v], values);
-    unpack(load_vector(weight + d), weights);
+    if (inside) unpack(load_vector(arrays.weight + d), weights);
 #pragma unroll
     for (int i = 0; i < kVector; ++i)
       values[i] = weights[i] * (values[i] * factor);
-    store_vector(y + offset + d, pack(values));
+    const uint4 rounded = pack(values);
+    if (inside) store_vector(arrays.y + offset + d, rounded);
+    if (arrays.codes == nullptr) continue;
+    unpack(rounded, values);
+    const Q8Vector q8 = quantize_q8(values);
+    if (!inside) continue;
+    *reinterpret_cast<uint2*>(arrays.codes + offset + d) = q8.codes;
+    if (d % kScaleGroup == 0) arrays.scales[(offset + d) / kScaleGroup] = q8.scale;
   }
 }
 
@@ -74,7 +90,7 @@ void launch_rms_norm(Exec& exec, const RmsNorm& op) {
   const auto width = static_cast<int>(op.x.dim(1));
   rms_norm_kernel<kRowThreads, kKept>
       <<<blocks_of(rows, kThreads / kRowThreads), kThreads, 0, exec.stream>>>(
-          op.y.data, op.x.data, op.weight.data, rows, width, op.eps
+          {op.y.data, op.x.data, op.weight.data, op.codes.data, op.scales.data}, rows, width, op.eps
       );
   check_launch("rms_norm");
 }
@@ -152,7 +168,7 @@ void quantize_fp8(Exec& exec, const QuantizeFp8& op) {
 }
 
 void rms_norm(Exec& exec, const RmsNorm& op) {
-  need_multiple("rms_norm: width", op.x.dim(1), kVector);
+  need_multiple("rms_norm: width", op.x.dim(1), op.codes.empty() ? kVector : kScaleGroup);
   if (op.x.size() == 0) return;
   const int64_t width = op.x.dim(1);
   if (width <= kMaxWidth<32, 2>) {

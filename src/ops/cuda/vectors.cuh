@@ -48,6 +48,20 @@ __device__ inline void store_vector(bf16* p, const uint4& vector) {
   *reinterpret_cast<uint4*>(p) = vector;
 }
 
+/// Records of small models have odd sizes: whole words only where they are aligned.
+template <int kWords>
+__device__ inline void store_words(uint8_t* to, const uint32_t (&words)[kWords]) {
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    if (reinterpret_cast<uintptr_t>(to) % 4 == 0) {
+      *reinterpret_cast<uint32_t*>(to + 4 * i) = words[i];
+    } else {
+      for (int byte = 0; byte < 4; ++byte)
+        to[4 * i + byte] = static_cast<uint8_t>(words[i] >> (8 * byte));
+    }
+  }
+}
+
 /// Q8 of a group of 32 that lies in four neighbouring lanes, eight values each, in order.
 struct Q8Vector {
   uint2 codes;    ///< of this lane's values

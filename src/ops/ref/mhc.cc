@@ -76,8 +76,15 @@ void mhc_mix(const MhcMix& op, RowRange range) {
 void mhc_site(const MhcSite& op, RowRange range) {
   mhc_mix(op.mix, range);
   mhc_collapse({.x = op.x, .h = op.mix.h, .a = op.a}, range);
-  rms_norm({.y = op.x, .x = op.x, .weight = op.norm, .eps = op.mix.norm_eps}, range);
-  quantize_fp8({.codes = op.codes, .scales = op.scales, .x = op.x}, range);
+  rms_norm(
+      {.y = op.x,
+       .x = op.x,
+       .weight = op.norm,
+       .eps = op.mix.norm_eps,
+       .codes = op.codes,
+       .scales = op.scales},
+      range
+  );
 }
 
 void mhc_collapse(const MhcCollapse& op, RowRange range) {

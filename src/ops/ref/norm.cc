@@ -12,6 +12,7 @@ void rms_norm(const RmsNorm& op, RowRange range) {
       op.y(row, i) = to_bf16(to_float(op.weight(i)) * (to_float(op.x(row, i)) * factor));
     }
   }
+  if (!op.codes.empty()) quantize_fp8({.codes = op.codes, .scales = op.scales, .x = op.y}, range);
 }
 
 void rope(const Rope& op, RowRange range) {

@@ -75,6 +75,9 @@ inline int64_t pieces(const IndexSelect& op) {
 inline int64_t pieces(const WindowRecords& op) {
   return op.kv.dim(0);
 }
+inline int64_t pieces(const WindowKeys& op) {
+  return op.kv.dim(0);
+}
 inline int64_t pieces(const SparseAttention& op) {
   return op.q.dim(0);
 }
@@ -123,6 +126,7 @@ IndexKey index_key(const PagedView& keys, const int32_t* block_table, int64_t j)
 /// The score of entry j, rounded to bf16 after the dot product, the head weight and the head sum.
 float index_score(const IndexSelect& op, int64_t row, const int32_t* block_table, int64_t j);
 void window_records(const WindowRecords& op, RowRange range);
+void window_keys(const WindowKeys& op, RowRange range);
 /// A record that a row attends to.
 struct AttentionEntry {
   const uint8_t* record;

@@ -45,6 +45,7 @@ const OpTable& ref_ops() {
       .index_key_store = serial<IndexKeyStore, ref::index_key_store>,
       .index_select = serial<IndexSelect, ref::index_select>,
       .window_records = serial<WindowRecords, ref::window_records>,
+      .window_keys = serial<WindowKeys, ref::window_keys>,
       .sparse_attention = serial<SparseAttention, ref::sparse_attention>,
       .window_store = serial<WindowStore, ref::window_store>,
       .route = serial<Route, ref::route>,
