@@ -32,9 +32,7 @@ View<float, 2> linear_f32(const Pass& pass, const View<const bf16, 2>& x, const 
 
 void norm(const Pass& pass, const View<bf16, 2>& x, const View<const bf16, 1>& weight) {
   const auto eps = static_cast<float>(pass.model.config.rms_norm_eps);
-  pass.ops.rms_norm(
-      pass.exec, {.y = x, .x = x, .weight = weight, .eps = eps, .codes = {}, .scales = {}}
-  );
+  pass.ops.rms_norm(pass.exec, {.y = x, .x = x, .weight = weight, .eps = eps});
 }
 
 ops::Q8View norm_q8(const Pass& pass, const View<bf16, 2>& x, const View<const bf16, 1>& weight) {

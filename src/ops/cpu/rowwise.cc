@@ -143,11 +143,7 @@ void rope(const RowKernels& kernels, Exec& exec, const Rope& op) {
 
 void window_keys(const RowKernels& kernels, Exec& exec, const WindowKeys& op) {
   const View<bf16, 3> heads(op.kv.data, op.kv.dim(0), 1, op.kv.dim(1));
-  rms_norm(
-      kernels,
-      exec,
-      {.y = op.kv, .x = op.kv, .weight = op.norm, .eps = op.eps, .codes = {}, .scales = {}}
-  );
+  rms_norm(kernels, exec, {.y = op.kv, .x = op.kv, .weight = op.norm, .eps = op.eps});
   rope(kernels, exec, {.x = heads, .positions = op.positions, .frequencies = op.frequencies});
   window_records(kernels, exec, {.records = op.records, .kv = op.kv});
 }

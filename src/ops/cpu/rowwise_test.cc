@@ -100,6 +100,38 @@ TEST_P(RowsOnCpu, NormaliseLikeTheReference) {
   });
 }
 
+TEST_P(RowsOnCpu, NormaliseIntoQ8AsInTwoSteps) {
+  const int64_t width = RowsOnCpu::width() / 32 * 32;  // whole groups
+  RandomRows random(4);
+  const auto x = random.bf16s(rows() * width);
+  const auto weight = random.bf16s(width);
+  const auto run = [&](Exec& exec, const OpTable& ops, bool at_once) {
+    auto y = blank<bf16>(rows() * width);
+    auto codes = blank<uint8_t>(rows() * width);
+    auto scales = blank<uint8_t>(rows() * width / 32);
+    const View<bf16, 2> y_view(y.data(), rows(), width);
+    const View<uint8_t, 2> code_view(codes.data(), rows(), width);
+    const View<uint8_t, 2> scale_view(scales.data(), rows(), width / 32);
+    ops.rms_norm(
+        exec,
+        {.y = y_view,
+         .x = View<const bf16, 2>(x.data(), rows(), width),
+         .weight = View<const bf16, 1>(weight.data(), width),
+         .eps = 1e-20f,
+         .codes = at_once ? code_view : View<uint8_t, 2>{},
+         .scales = at_once ? scale_view : View<uint8_t, 2>{}}
+    );
+    if (!at_once) ops.quantize_fp8(exec, {code_view, scale_view, y_view});
+    codes.insert(codes.end(), scales.begin(), scales.end());
+    return codes;
+  };
+  expect_equal([&](Exec& exec, const OpTable& ops) { return run(exec, ops, true); });
+  ThreadPool pool(1);
+  Arena scratch;
+  Exec exec{pool, scratch};
+  EXPECT_EQ(run(exec, ref_ops(), true), run(exec, ref_ops(), false));
+}
+
 TEST_P(RowsOnCpu, QuantiseLikeTheReference) {
   const int64_t width = RowsOnCpu::width() / 32 * 32;  // whole groups
   RandomRows random(2);

@@ -7,6 +7,7 @@
 #include "ops/cuda/norm.h"
 #include "ops/cuda/row_moves.h"
 #include "ops/cuda/testing.h"
+#include "ops/cuda/window_keys.h"
 #include "ops/ref/ref.h"
 
 namespace di::ops::cuda {
@@ -97,22 +98,76 @@ TEST_P(RowsOnCuda, NormaliseLikeTheReference) {
   const auto x = random.bf16s(rows() * width());
   const auto weight = random.bf16s(width());
   auto expected = blank<bf16>(rows() * width());
-  const View<const bf16, 1> host_weight(weight.data(), width());
+  auto codes = blank<uint8_t>(rows() * width());
+  auto scales = blank<uint8_t>(rows() * width() / 32);
   ref::rms_norm(
-      {.y = view(expected, rows()), .x = view(x, rows()), .weight = host_weight, .eps = 1e-20f},
+      {.y = view(expected, rows()),
+       .x = view(x, rows()),
+       .weight = View<const bf16, 1>(weight.data(), width()),
+       .eps = 1e-20f,
+       .codes = view(codes, rows()),
+       .scales = view(scales, rows())},
       {0, rows()}
   );
   Machine machine;
-  const DeviceArray<bf16> y(x);
   const DeviceArray<bf16> w(weight);
-  rms_norm(
-      machine.device(),
-      {.y = view(y, rows()),
-       .x = view(y, rows()),
-       .weight = View<const bf16, 1>(w.data(), width()),
-       .eps = 1e-20f}
-  );
-  EXPECT_EQ(differences(y.read(), expected), 0);
+  const DeviceArray<uint8_t> device_codes(std::ssize(codes));
+  const DeviceArray<uint8_t> device_scales(std::ssize(scales));
+  for (const bool wants_q8 : {false, true}) {
+    const DeviceArray<bf16> y(x);
+    RmsNorm op{
+        .y = view(y, rows()),
+        .x = view(y, rows()),
+        .weight = View<const bf16, 1>(w.data(), width()),
+        .eps = 1e-20f};
+    if (wants_q8) op.codes = view(device_codes, rows());
+    if (wants_q8) op.scales = view(device_scales, rows());
+    rms_norm(machine.device(), op);
+    EXPECT_EQ(differences(y.read(), expected), 0);
+  }
+  EXPECT_EQ(differences(device_codes.read(), codes), 0);
+  EXPECT_EQ(differences(device_scales.read(), scales), 0);
+}
+
+TEST(WindowKeysOnCuda, AreTheReferencesRecords) {
+  DI_NEEDS_GPU();
+  constexpr int64_t kRows = 9;
+  for (const auto& [dim, pairs] : {std::pair<int64_t, int64_t>{64, 8}, {96, 4}, {512, 32}}) {
+    RandomRows random(3);
+    auto kv = random.bf16s(kRows * dim);
+    const auto norm = random.bf16s(dim);
+    const std::vector<int64_t> positions = {0, 1, 2, 3, 500, 70'000, 70'001, 9, 1'000'000};
+    std::vector<float> frequencies;
+    for (int64_t i = 0; i < pairs; ++i)
+      frequencies.push_back(std::pow(10'000.0f, -static_cast<float>(i) / static_cast<float>(pairs))
+      );
+    const int64_t bytes = kv_record_bytes(KvFormat::kFp8, dim);
+    const DeviceArray<bf16> device_kv(kv), device_norm(norm);
+    const DeviceArray<int64_t> device_positions(positions);
+    const DeviceArray<float> device_frequencies(frequencies);
+    const DeviceArray<uint8_t> records(kRows * bytes);
+    Machine machine;
+    window_keys(
+        machine.device(),
+        {.records = view(records, kRows),
+         .kv = view(device_kv, kRows),
+         .norm = View<const bf16, 1>(device_norm.data(), dim),
+         .positions = View<const int64_t, 1>(device_positions.data(), kRows),
+         .frequencies = View<const float, 1>(device_frequencies.data(), pairs),
+         .eps = 1e-20f}
+    );
+    auto expected = blank<uint8_t>(kRows * bytes);
+    ref::window_keys(
+        {.records = view(expected, kRows),
+         .kv = view(kv, kRows),
+         .norm = View<const bf16, 1>(norm.data(), dim),
+         .positions = View<const int64_t, 1>(positions.data(), kRows),
+         .frequencies = View<const float, 1>(frequencies.data(), pairs),
+         .eps = 1e-20f},
+        {0, kRows}
+    );
+    EXPECT_EQ(differences(records.read(), expected), 0) << dim;
+  }
 }
 
 TEST_P(RowsOnCuda, QuantiseLikeTheReference) {
