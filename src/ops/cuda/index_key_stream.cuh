@@ -66,11 +66,19 @@ class KeyStream {
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
     const int key = lane / 4;
     own_place_ = warp * kWarpKeys;
+    codes_ = call.keys.base + lane * 16;
+    scales_ = codes_ + per_block() * IndexTile::kCodeBytes;
     to_ = ring + key * IndexTile::kCodeBytes + (lane + key / 2) % 4 * 16;
     scales_to_ = ring + kWarpKeys * IndexTile::kCodeBytes + lane * 16;
     look_up_entries(first);
     look_up_blocks(first);
     look_up_entries(first + step);
+  }
+
+  /// Starts the copies of the first tiles, into all stages but the last.
+  __device__ void copy_first() {
+    for (int stage = 0; stage < kStages - 1; ++stage)
+      copy_next(stage * kStageBytes);
   }
 
   /// Starts the copies of the next tile into the stage at byte `stage` of the ring; a batch even
@@ -95,10 +103,10 @@ class KeyStream {
   __device__ uint32_t per_block() const {
     return static_cast<uint32_t>(call_.keys.entries_per_block);
   }
-  __device__ uint32_t scales_begin() const { return per_block() * IndexTile::kCodeBytes; }
-  __device__ const std::byte* section(int chunk) const {
-    return call_.keys.base + static_cast<uint64_t>(static_cast<uint32_t>(block_[chunk])) *
-                                 static_cast<uint32_t>(call_.keys.block_stride);
+  /// Bytes from the first block to the one of `chunk`.
+  __device__ uint64_t block_at(int chunk) const {
+    return static_cast<uint64_t>(static_cast<uint32_t>(block_[chunk])) *
+           static_cast<uint32_t>(call_.keys.block_stride);
   }
 
   /// The first entries of the sequence stand for what is not there.
@@ -119,34 +127,35 @@ class KeyStream {
   }
 
   __device__ void copy_neighbours(uint32_t stage) const {
-    const uint32_t lane = threadIdx.x % 32;
-    const std::byte* codes = section(0) + (in_block_[0] * IndexTile::kCodeBytes + lane * 16);
+    const std::byte* codes = codes_ + block_at(0) + in_block_[0] * IndexTile::kCodeBytes;
     copy_16(to_ + stage, codes);
     copy_16(to_ + stage + kChunkBytes, codes + kChunkBytes);
-    const std::byte* scales =
-        section(0) + (scales_begin() + in_block_[0] * IndexTile::kGroups + lane * 16);
-    copy_16(scales_to_ + stage, scales, lane < 4);
+    const std::byte* scales = scales_ + block_at(0) + in_block_[0] * IndexTile::kGroups;
+    copy_16(scales_to_ + stage, scales, threadIdx.x % 32 < 4);
   }
 
   __device__ void copy_chunks(uint32_t stage) const {
-    const uint32_t lane = threadIdx.x % 32;
 #pragma unroll
     for (int chunk = 0; chunk < 2; ++chunk) {
-      const uint32_t at = in_block_[chunk] * IndexTile::kCodeBytes + lane * 16;
-      copy_16(to_ + stage + chunk * kChunkBytes, section(chunk) + at);
+      const std::byte* codes = codes_ + block_at(chunk) + in_block_[chunk] * IndexTile::kCodeBytes;
+      copy_16(to_ + stage + chunk * kChunkBytes, codes);
     }
-    const int chunk = lane / 2 % 2;  // lanes 0 and 1 take the first one's scales
-    const std::byte* from = chunk == 0 ? section(0) : section(1);
-    const uint32_t at = (chunk == 0 ? in_block_[0] : in_block_[1]) * IndexTile::kGroups;
-    copy_16(scales_to_ + stage, from + (scales_begin() + at + lane % 2 * 16), lane < 4);
+    // Lanes 0 and 1 take the scales of the first chunk, 2 and 3 of the second.
+    const bool second = threadIdx.x % 4 >= 2;
+    const std::byte* scales =
+        second ? scales_ + block_at(1) + in_block_[1] * IndexTile::kGroups - 2 * 16
+               : scales_ + block_at(0) + in_block_[0] * IndexTile::kGroups;
+    copy_16(scales_to_ + stage, scales, threadIdx.x % 32 < 4);
   }
 
   const IndexCall& call_;
   const KeyRun& run_;
   int tile_;  ///< the next
   int step_;
-  int own_place_;  ///< of the warp, in a tile
-  uint32_t to_;    ///< of this lane, in the first stage
+  int own_place_;           ///< of the warp, in a tile
+  const std::byte* codes_;  ///< of this lane, in the first block
+  const std::byte* scales_;
+  uint32_t to_;  ///< of this lane, in the first stage
   uint32_t scales_to_;
   int next_entry_[kLookUps];     ///< of the tile after the next
   uint32_t in_block_[kLookUps];  ///< of the next tile

@@ -52,9 +52,8 @@ __device__ uint32_t round_positive_pair(float low, float high) {
   return pair;
 }
 
-/// Scores of a tile for the query whose descriptor begins with `query`: x of key lane / 4, y of
-/// that
-/// + 8. The same in the four lanes of a key.
+/// Scores of a tile for the query whose descriptor begins with `query`: x of key lane / 4, y of the
+/// one eight behind. The same in the four lanes of a key.
 __device__ float2 score_tile(KeyFragment& keys, uint32_t query, const uint4& weights) {
   float sums[IndexTile::kGroups][16];
 #pragma unroll
@@ -89,72 +88,114 @@ __device__ float2 score_tile(KeyFragment& keys, uint32_t query, const uint4& wei
   return {total[0], total[2]};
 }
 
+/// The rows of a CTA.
+struct CtaRows {
+  int64_t first;        ///< of the op's rows
+  int64_t first_score;  ///< of the rows of scores
+  int count;
+};
+
+/// The run of rows from row `row` of the op on, the furthest of which sees `visible` entries.
+template <bool kCandidates>
+__device__ KeyRun find_run(const IndexCall& call, int64_t row, int sequence, int visible) {
+  return {
+      .table = call.sequences[sequence].block_table,
+      .candidates = kCandidates ? call.candidates + row * call.width : nullptr,
+      .tiles = (call.places(visible) + kTile - 1) / kTile};
+}
+
+/// Brings what the CTA's rows are into shared memory.
+__device__ void load_rows(const IndexCall& call, const SharedMemory& shared, const CtaRows& rows) {
+  load_queries<kThreads>(call, shared.queries, shared.weights, rows.first, rows.count);
+  for (int row = static_cast<int>(threadIdx.x); row < rows.count; row += kThreads) {
+    shared.visible[row] = call.visible(rows.first + row);
+    shared.sequence[row] = call.sequence_of[rows.first + row];
+  }
+  fence_async_proxy();
+  __syncthreads();
+}
+
+/// A warpgroup's part of a run, rows [begin, end) of the CTA: tiles `tile`, tile + step and on,
+/// whose copies have begun.
+template <bool kCandidates>
+__device__ void score_run(
+    const IndexCall& call,
+    const SharedMemory& shared,
+    const CtaRows& rows,
+    int begin,
+    int end,
+    const KeyRun& run,
+    KeyStream<kCandidates>& keys,
+    uint32_t ring,
+    int tile,
+    int step
+) {
+  const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto queries = static_cast<uint32_t>(b_descriptor(shared_address(shared.queries), 0));
+  uint32_t stage = 0;
+  uint32_t free_stage = (kStages - 1) * kStageBytes;
+  for (; tile < run.tiles; tile += step) {
+    const int place = tile * kTile + warp * kWarpKeys + lane / 4 + lane % 2 * kChunk;
+    const int entry = entry_at<kCandidates>(call, run, place);
+    wait_copies<kStages - 2>();
+    __syncwarp();
+    KeyFragment fragment(ring + stage);
+    keys.copy_next(free_stage);
+    free_stage = stage;
+    stage = stage == (kStages - 1) * kStageBytes ? 0 : stage + kStageBytes;
+    uint16_t* to = call.scores.keys + (rows.first_score + begin) * call.scores.stride + place;
+    for (int row = begin; row < end; ++row, to += call.scores.stride) {
+      const uint4 weights = *reinterpret_cast<const uint4*>(
+          shared.weights + row * IndexTile::kWeightBytes + lane % 4 * 16
+      );
+      const float2 score = score_tile(
+          fragment, queries + static_cast<uint32_t>(row) * (IndexTile::kQueryBytes / 16), weights
+      );
+      const bool seen = entry >= 0 && entry < shared.visible[row];
+      const uint16_t key = order_key(lane % 2 == 0 ? score.x : score.y);
+      if (lane % 4 < 2) *to = seen ? key : uint16_t{0};
+    }
+  }
+  wait_copies<0>();
+  __syncwarp();
+}
+
 /// A CTA takes `tile_rows` rows and every gridDim.x-th group of four tiles of each run of rows of
-/// one sequence among them; a warpgroup takes a tile, and reads its keys once for all rows of the
-/// run.
+/// one sequence among them; a warpgroup takes a tile, and unpacks its keys once for all rows of the
+/// run. Of one row alone, keys are on their way before the query is prepared.
 template <bool kCandidates, bool kOneRow>
 __global__ void __launch_bounds__(kThreads, 1) score_tiles(IndexCall call, int tile_rows) {
   extern __shared__ uint8_t raw[];
   if constexpr (kOneRow) tile_rows = 1;
   const SharedMemory shared(raw, tile_rows);
-  const int64_t chunk_row = int64_t{blockIdx.y} * tile_rows;
-  const int64_t first = call.scores.first_row + chunk_row;
-  const int rows =
-      kOneRow ? 1 : static_cast<int>(min(int64_t{tile_rows}, call.scores.rows - chunk_row));
-  load_queries<kThreads>(call, shared.queries, shared.weights, first, rows);
-  for (int row = static_cast<int>(threadIdx.x); row < rows; row += kThreads) {
-    shared.visible[row] = call.visible(first + row);
-    shared.sequence[row] = call.sequence_of[first + row];
-  }
-  fence_async_proxy();
-  __syncthreads();
-
+  CtaRows rows{.first = 0, .first_score = int64_t{blockIdx.y} * tile_rows, .count = 1};
+  rows.first = call.scores.first_row + rows.first_score;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
   const uint32_t ring = shared_address(shared.stages) + warp * kStages * kStageBytes;
-  const auto queries = static_cast<uint32_t>(b_descriptor(shared_address(shared.queries), 0));
+  const int tile = static_cast<int>(blockIdx.x) * kWarpgroups + warp / 4;
   const int step = static_cast<int>(gridDim.x) * kWarpgroups;
-  for (int begin = 0, end = 0; begin < rows; begin = end) {
-    int visible = shared.visible[begin];
-    end = begin + 1;
-    if constexpr (!kOneRow) {
-      for (; end < rows && shared.sequence[end] == shared.sequence[begin]; ++end)
-        visible = max(visible, shared.visible[end]);
-    }
-    const KeyRun run{
-        .table = call.sequences[shared.sequence[begin]].block_table,
-        .candidates = kCandidates ? call.candidates + (first + begin) * call.width : nullptr,
-        .tiles = (call.places(visible) + kTile - 1) / kTile};
-    int tile = static_cast<int>(blockIdx.x) * kWarpgroups + warp / 4;
+  if constexpr (kOneRow) {
+    const KeyRun run = find_run<kCandidates>(
+        call, rows.first, call.sequence_of[rows.first], call.visible(rows.first)
+    );
     KeyStream<kCandidates> keys(call, run, tile, step, ring);
-    for (int stage = 0; stage < kStages - 1; ++stage)
-      keys.copy_next(stage * kStageBytes);
-    uint32_t stage = 0;
-    uint32_t free_stage = (kStages - 1) * kStageBytes;
-    for (; tile < run.tiles; tile += step) {
-      const int place = tile * kTile + warp % 4 * kWarpKeys + lane / 4 + lane % 2 * kChunk;
-      const int entry = entry_at<kCandidates>(call, run, place);
-      wait_copies<kStages - 2>();
-      __syncwarp();
-      KeyFragment fragment(ring + stage);
-      keys.copy_next(free_stage);
-      free_stage = stage;
-      stage = stage == (kStages - 1) * kStageBytes ? 0 : stage + kStageBytes;
-      uint16_t* to = call.scores.keys + (chunk_row + begin) * call.scores.stride + place;
-      for (int row = begin; row < end; ++row, to += call.scores.stride) {
-        const uint4 weights = *reinterpret_cast<const uint4*>(
-            shared.weights + row * IndexTile::kWeightBytes + lane % 4 * 16
-        );
-        const float2 score = score_tile(
-            fragment, queries + static_cast<uint32_t>(row) * (IndexTile::kQueryBytes / 16), weights
-        );
-        const bool seen = entry >= 0 && entry < shared.visible[row];
-        const uint16_t key = order_key(lane % 2 == 0 ? score.x : score.y);
-        if (lane % 4 < 2) *to = seen ? key : uint16_t{0};
-      }
+    keys.copy_first();
+    load_rows(call, shared, rows);
+    score_run<kCandidates>(call, shared, rows, 0, 1, run, keys, ring, tile, step);
+  } else {
+    rows.count = static_cast<int>(min(int64_t{tile_rows}, call.scores.rows - rows.first_score));
+    load_rows(call, shared, rows);
+    for (int begin = 0, end = 0; begin < rows.count; begin = end) {
+      int visible = 0;
+      for (end = begin; end < rows.count && shared.sequence[end] == shared.sequence[begin]; ++end)
+        visible = max(visible, shared.visible[end]);
+      const KeyRun run =
+          find_run<kCandidates>(call, rows.first + begin, shared.sequence[begin], visible);
+      KeyStream<kCandidates> keys(call, run, tile, step, ring);
+      keys.copy_first();
+      score_run<kCandidates>(call, shared, rows, begin, end, run, keys, ring, tile, step);
     }
-    wait_copies<0>();
-    __syncwarp();
   }
 }
 
