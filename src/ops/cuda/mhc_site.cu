@@ -16,7 +16,7 @@ namespace {
 
 namespace cg = cooperative_groups;
 
-constexpr int kFewRows = 128;       ///< up to so many one launch does it
+constexpr int kFewRows = 64;        ///< up to so many one launch does it
 constexpr int kRowsOfCluster = 16;  ///< each CTA finishes the mixes of one
 constexpr int kUnitThreads = kMaxUnits * 32;
 constexpr int kRowThreads = 192;  ///< of a row in the second launch
