@@ -43,28 +43,42 @@ __device__ TokenRow find_row(const PoolCall& call, const SequenceRows& sequence,
 }
 
 /// Softmax over the tokens' scores in double, shares rounded once; weighted sum of their values.
-/// `token(t)` finds a token's row: reading it three times from the nearest cache is cheaper than an
-/// array that registers cannot index.
-template <class Token>
+/// Whatever the number of tokens, the arithmetic is one; a known number keeps the exponentials in
+/// registers, 0 stands for any other and takes them twice.
+template <int kCount, class Token>
 __device__ float pool_channel(const Token& token, int count, int channel) {
+  if constexpr (kCount > 0) count = kCount;
   double top = token(0).score[channel];
   for (int t = 1; t < count; ++t) {
     const double score = token(t).score[channel];
     top = top < score ? score : top;
   }
+  double exponentials[kCount > 0 ? kCount : 1];
+  const auto exponential = [&](int t) { return exp(token(t).score[channel] - top); };
   double total = 0;
-  for (int t = 0; t < count; ++t)
-    total += exp(token(t).score[channel] - top);
-  double sum = 0;
+#pragma unroll(kCount > 0 ? kCount : 1)
   for (int t = 0; t < count; ++t) {
-    const TokenRow row = token(t);
-    const auto share = static_cast<float>(exp(row.score[channel] - top) / total);
-    sum += share * row.kv[channel];
+    const double e = exponential(t);
+    if constexpr (kCount > 0) exponentials[t] = e;
+    total += e;
+  }
+  double sum = 0;
+#pragma unroll(kCount > 0 ? kCount : 1)
+  for (int t = 0; t < count; ++t) {
+    double e = 0;
+    if constexpr (kCount > 0) {
+      e = exponentials[t];
+    } else {
+      e = exponential(t);
+    }
+    const auto share = static_cast<float>(e / total);
+    sum += share * token(t).kv[channel];
   }
   return static_cast<float>(sum);
 }
 
 /// Block x takes the entry, block y 128 of its channels.
+template <int kRatio>
 __global__ void pool_entries(PoolCall call) {
   const NewEntry entry = call.entries[blockIdx.x];
   const int channel = static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x);
@@ -72,7 +86,7 @@ __global__ void pool_entries(PoolCall call) {
   const SequenceRows sequence = call.sequences[entry.sequence];
   const auto token = [&](int t) { return find_row(call, sequence, entry.j * call.ratio + t); };
   call.latent[int64_t{blockIdx.x} * call.dim + channel] =
-      to_bf16(pool_channel(token, call.ratio, channel));
+      to_bf16(pool_channel<kRatio>(token, call.ratio, channel));
 }
 
 /// Block x takes the sequence, block y one of its newest rows; its threads walk over kv and score.
@@ -109,7 +123,11 @@ void compressor_pool(Exec& exec, const CompressorPool& op) {
       .entries = op.entries.data(),
       .sequences = op.rows.sequences.data()};
   const dim3 grid(static_cast<unsigned int>(entries), blocks_of(op.latent.dim(1), kThreads));
-  pool_entries<<<grid, kThreads, 0, exec.stream>>>(call);
+  if (op.ratio == 2) {
+    pool_entries<2><<<grid, kThreads, 0, exec.stream>>>(call);
+  } else {
+    pool_entries<0><<<grid, kThreads, 0, exec.stream>>>(call);
+  }
   check_launch("compressor_pool");
 }
 
