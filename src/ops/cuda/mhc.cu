@@ -45,7 +45,8 @@ __global__ void __launch_bounds__(kThreads)
   const float factor = inverse_rms_of_sum(sums[kMixes], width, norm_eps);
   if (lane < kMixes) m[lane] = static_cast<float>(sums[lane]) * factor;
   __syncwarp();
-  finish_mixes(op, m, lane < 16 ? row : -1);
+  finish_gates(op, m, lane < 16 ? row : -1);
+  finish_comb(op, m, lane < 16 ? row : -1);
 }
 
 /// A thread for eight channels of a row.

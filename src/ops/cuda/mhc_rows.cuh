@@ -146,9 +146,9 @@ __device__ inline float sinkhorn(float z, int iters, float eps) {
   return z;
 }
 
-/// From the mixes of a row (projection times rms factor, in shared memory) to pre, post and comb.
-/// All lanes of a warp call it, each half for a row of its own; `row` < 0 writes nothing.
-__device__ inline void finish_mixes(const MixArgs& op, const float* m, int64_t row) {
+/// comb of a row from its mixes (projection times rms factor, in shared memory), which are written
+/// too. All lanes of a warp call it, each half for a row of its own; `row` < 0 writes nothing.
+__device__ inline void finish_comb(const MixArgs& op, const float* m, int64_t row) {
   const int lane = threadIdx.x % 16;
   const int last = 2 * kStreams + lane;
   const float z = sinkhorn(m[last] * op.scale[2] + op.base[last], op.sinkhorn_iters, op.hc_eps);
@@ -156,11 +156,18 @@ __device__ inline void finish_mixes(const MixArgs& op, const float* m, int64_t r
   op.comb[row * 16 + lane] = z;
   op.mixes[row * kMixes + lane] = m[lane];
   if (lane < 2 * kStreams) op.mixes[row * kMixes + 16 + lane] = m[16 + lane];
-  if (lane < kStreams) {
-    op.pre[row * kStreams + lane] = sigmoid_f32(m[lane] * op.scale[0] + op.base[lane]) + op.hc_eps;
-  } else if (lane < 2 * kStreams) {
-    op.post[row * kStreams + lane - kStreams] =
-        2.0f * sigmoid_f32(m[lane] * op.scale[1] + op.base[lane]);
+}
+
+/// pre and post of a row, likewise.
+__device__ inline void finish_gates(const MixArgs& op, const float* m, int64_t row) {
+  const int lane = threadIdx.x % 16;
+  if (row < 0 || lane >= 2 * kStreams) return;
+  const bool is_pre = lane < kStreams;
+  const float gate = sigmoid_f32(m[lane] * op.scale[is_pre ? 0 : 1] + op.base[lane]);
+  if (is_pre) {
+    op.pre[row * kStreams + lane] = gate + op.hc_eps;
+  } else {
+    op.post[row * kStreams + lane - kStreams] = 2.0f * gate;
   }
 }
 

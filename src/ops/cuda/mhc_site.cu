@@ -28,7 +28,7 @@ struct Pushed {
   double sums[kGroups][kSums];                ///< of the row that this CTA finishes
   double x_squares[kRowsOfCluster][kGroups];  ///< of all rows
   float factors[kRowsOfCluster];
-  float mixes[kMixes];
+  float mixes[2][kMixes];  ///< of that row, for each warp that finishes it
 };
 
 __global__ void __launch_bounds__(kUnitThreads)
@@ -46,36 +46,34 @@ __global__ void __launch_bounds__(kUnitThreads)
   run_unit<1>(op, memory + warp * Memory::kBytes, first_row, (group * units + warp) * kUnit);
   __syncthreads();
   cluster.barrier_wait();  // all CTAs of the cluster run by now
-  for (int i = threadIdx.x; i < kRowsOfCluster * kSums; i += blockDim.x) {
+  const int rows = min(kRowsOfCluster, op.rows - first_row);
+  for (int i = threadIdx.x; i < rows * kSums; i += blockDim.x) {
     const int row = i / kSums;
     const int which = i % kSums;
     *cluster.map_shared_rank(&pushed.sums[group][which], static_cast<unsigned int>(row)) =
         group_sum<Memory>(memory, row, which);
   }
-  for (int i = threadIdx.x; i < kRowsOfCluster * kGroups; i += blockDim.x) {
+  for (int i = threadIdx.x; i < rows * kGroups; i += blockDim.x) {
     const int row = i / kGroups;
     *cluster.map_shared_rank(
         &pushed.x_squares[row][group], static_cast<unsigned int>(i % kGroups)
     ) = group_x_sum<Memory>(memory, row);
   }
   cluster.sync();
-  if (warp == 0) {
+  if (warp < 2) {
     const int row = first_row + group;
-    finish_row(
-        op, pushed.sums[0], kSums, pushed.mixes, threadIdx.x < 16 && row < op.rows ? row : -1
-    );
-    return;
+    finish_row(op, pushed.sums[0], kSums, pushed.mixes[warp], row < op.rows ? row : -1);
   }
-  if (op.a == nullptr) return;
+  if (warp == 0 || op.a == nullptr) return;
   const int thread = static_cast<int>(threadIdx.x) - 32;
   const int threads = static_cast<int>(blockDim.x) - 32;
-  if (thread < kRowsOfCluster) {
-    pushed.factors[thread] =
-        inverse_rms_of_sum(sum_of_groups(pushed.x_squares[thread], 1), op.hidden, op.norm_eps);
+  const int from_last = threads - 1 - thread;
+  if (from_last < kRowsOfCluster) {
+    pushed.factors[from_last] =
+        inverse_rms_of_sum(sum_of_groups(pushed.x_squares[from_last], 1), op.hidden, op.norm_eps);
   }
   asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
   constexpr int kVectors = kUnit / kVector;  // of a unit
-  const int rows = min(kRowsOfCluster, op.rows - first_row);
   const int pieces = rows * units * kVectors;
 #pragma unroll 4
   for (int i = thread; i < (pieces + 31) / 32 * 32; i += threads) {
@@ -134,14 +132,12 @@ __global__ void __launch_bounds__(kUnitThreads, 2)
 /// A block for a row: its first warp makes the mixes, the others norm.
 __global__ void __launch_bounds__(kRowThreads)
     row_kernel(const __grid_constant__ SiteArgs op, const double* sums) {
-  __shared__ float m[kMixes];
+  __shared__ float m[2][kMixes];
   const int64_t row = blockIdx.x;
   const int64_t stride = int64_t{op.rows} * kScratchSums;
   const double* own = sums + row * kScratchSums;
-  if (threadIdx.x < 32) {
-    finish_row(op, own, stride, m, threadIdx.x < 16 ? row : -1);
-    return;
-  }
+  if (threadIdx.x < 64) finish_row(op, own, stride, m[threadIdx.x / 32], row);
+  if (threadIdx.x < 32) return;
   if (op.a == nullptr) return;
   const float factor =
       inverse_rms_of_sum(sum_of_groups(own + kSums, stride), op.hidden, op.norm_eps);

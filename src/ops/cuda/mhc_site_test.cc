@@ -225,6 +225,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair<int64_t, int64_t>{33, 5120},
         std::pair<int64_t, int64_t>{150, 5120},
         std::pair<int64_t, int64_t>{20, 4096},
+        std::pair<int64_t, int64_t>{70, 1024},
         std::pair<int64_t, int64_t>{5, 256},
         std::pair<int64_t, int64_t>{3, 128}
     )

@@ -47,6 +47,9 @@ __device__ inline void copy_async(void* shared, const void* global) {
       "l"(global)
   );
 }
+__device__ inline void prefetch(const void* global) {
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(global));
+}
 __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
@@ -210,6 +213,12 @@ __device__ inline void run_unit(const SiteArgs& op, char* unit, int first_row, i
   const float* fn_place = op.fn + row * width + channel;
   char* mine = unit + row * 64 + lane % 4 * 16;
   const int last_row = op.rows - 1;
+  if (op.a != nullptr) {  // wanted at the end
+#pragma unroll
+    for (int i = 0; i < 2 * kRowTiles; ++i)
+      prefetch(op.a + kStreams * min(first_row + row + i * 8, last_row));
+    prefetch(op.norm + channel);
+  }
 
 #pragma unroll 1
   for (int stream = 0; stream < kStreams; ++stream) {
@@ -322,8 +331,9 @@ __device__ inline void finish_vector(
   if (channel % kUnit == 0) op.scales[at / kUnit] = q8.scale;
 }
 
-/// Mixes of one row from its sums over the groups: number `which` of group g at
-/// sums[g · group_stride + which]. Half a warp does it; `m` is shared memory for 24 numbers.
+/// Warp 0 makes comb of one row, and any other warp pre and post, from the row's sums over the
+/// groups: number `which` of group g at sums[g · group_stride + which]. `m` is shared memory for 24
+/// numbers of the warp; row < 0 writes nothing.
 __device__ inline void finish_row(
     const SiteArgs& op, const double* sums, int64_t group_stride, float* m, int64_t row
 ) {
@@ -332,10 +342,15 @@ __device__ inline void finish_row(
   const double first = sum_of_groups(sums + lane, group_stride);
   const double second = sum_of_groups(sums + 16 + lane % 8, group_stride);
   const float factor = inverse_rms_of_sum(squares, int64_t{kStreams} * op.hidden, op.norm_eps);
+  const int64_t written = threadIdx.x % 32 < 16 ? row : -1;
   m[lane] = static_cast<float>(first) * factor;
   if (lane < 8) m[16 + lane] = static_cast<float>(second) * factor;
   __syncwarp();
-  finish_mixes(op.mix, m, row);
+  if (threadIdx.x < 32) {
+    finish_comb(op.mix, m, written);
+  } else {
+    finish_gates(op.mix, m, written);
+  }
 }
 
 }  // namespace di::ops::cuda
