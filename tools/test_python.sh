@@ -17,7 +17,8 @@ if [[ -z "${DI_PROGRAM:-}" ]]; then
 fi
 [[ -x "$room/venv/bin/python" ]] || python3 -m venv "$room/venv"
 "$room/venv/bin/pip" install --quiet --disable-pip-version-check \
-  --config-settings "build-dir=$room/wheel" --config-settings cmake.define.DI_WERROR=ON '.[test]'
+  --config-settings "build-dir=$room/wheel" --config-settings cmake.define.DI_WERROR=ON \
+  --config-settings cmake.define.DI_CUDA=OFF '.[test]'
 "$room/venv/bin/ruff" format --check --quiet python examples
 "$room/venv/bin/ruff" check --quiet python examples
 "$room/venv/bin/python" -m pytest --quiet "$@"
