@@ -63,7 +63,9 @@ __device__ inline bool load_block(const KeyList& list, int first, int dim, const
   const int lane = static_cast<int>(threadIdx.x) % 32;
   int any = 0;
   for (int k = warp; k < kBlockKeys; k += kThreads / 32) {
-    const Key key = first + k < list.slots() ? list[first + k] : Key{nullptr, false};
+    Key found[1];
+    list.find(first + k, 0, found);
+    const Key key = found[0];
     const bool used = key.record != nullptr;
     if (lane == 0) shared.used[k] = used;
     any |= used;

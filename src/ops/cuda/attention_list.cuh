@@ -35,62 +35,97 @@ struct AttentionCall {
   }
 };
 
+/// A key's address with its format in the lowest bit, which is set for FP8 (records of the kernels
+/// that use it are aligned); 0: the slot is unused.
+using PackedKey = uint64_t;
+
 /// Where a key lies. No record: the slot is unused.
 struct Key {
   const uint8_t* record;
   bool fp8;
+
+  __device__ PackedKey packed() const {
+    if (record == nullptr) return 0;
+    return reinterpret_cast<uint64_t>(record) | (fp8 ? 1 : 0);
+  }
 };
+
+/// A 32-bit word when `real`, else −1. Without a branch, so that loads can be on their way
+/// together.
+__device__ inline int32_t word_or_none(bool real, const int32_t* from) {
+  int32_t word = -1;
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p ld.global.s32 %0, [%1];\n}\n"
+               : "+r"(word)
+               : "l"(from), "r"(static_cast<int>(real)));
+  return word;
+}
 
 /// One row's list.
 class KeyList {
  public:
   __device__ KeyList(const AttentionCall& call, int row)
-      : call_(call),
-        sequence_(call.sequences + call.sequence_of[row]),
-        selected_(call.selected + static_cast<int64_t>(row) * call.num_selected) {
+      : call_(call), selected_(call.selected + static_cast<int64_t>(row) * call.num_selected) {
+    const SequenceRows& sequence = call.sequences[call.sequence_of[row]];
     const int64_t position = call.positions[row];
-    start_ = sequence_->start;
-    oldest_ = max(position - call.window + 1, max(sequence_->window_begin, int64_t{0}));
-    window_ = static_cast<int>(max(position - oldest_ + 1, int64_t{0}));
-    own_ = call.window_records + (sequence_->first_row - start_) * call.ring.record_bytes;
-    slot_ =
-        reinterpret_cast<const uint8_t*>(call.ring.base) + sequence_->slot * call.ring.slot_stride;
-    table_ = sequence_->block_table;
+    const int64_t oldest = max(position - call.window + 1, max(sequence.window_begin, int64_t{0}));
+    window_ = static_cast<int>(max(position - oldest + 1, int64_t{0}));
+    const auto length = static_cast<uint32_t>(call.ring.length);
+    oldest_slot_ = static_cast<uint32_t>(oldest) % length;
+    from_ring_ = static_cast<int>(min(max(sequence.start - oldest, int64_t{0}), int64_t{window_}));
+    own_ = call.window_records +
+           (sequence.first_row + oldest - sequence.start) * call.ring.record_bytes;
+    ring_ =
+        reinterpret_cast<const uint8_t*>(call.ring.base) + sequence.slot * call.ring.slot_stride;
+    table_ = sequence.block_table;
   }
 
   /// List slots, unused ones included.
   __device__ int slots() const { return window_ + call_.num_selected; }
-  /// Slots of the window part.
-  __device__ int window() const { return window_; }
-  __device__ const int32_t* selected() const { return selected_; }
 
-  __device__ Key operator[](int slot) const {
-    if (slot < window_) {
-      const int64_t p = oldest_ + slot;
-      const uint8_t* base = p >= start_ ? own_ + p * call_.ring.record_bytes
-                                        : slot_ + p % call_.ring.length * call_.ring.record_bytes;
-      return {base, true};
+  /// The keys of slots first, first + stride, …; beyond the list there are none.
+  template <int kCount>
+  __device__ void find(int first, int stride, Key (&keys)[kCount]) const {
+    const auto per_block = static_cast<uint32_t>(call_.compressed.entries_per_block);
+    int32_t entry[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int slot = first + i * stride;
+      entry[i] = word_or_none(slot >= window_ && slot < slots(), selected_ + (slot - window_));
     }
-    const int entry = slot - window_;
-    const int j = entry < call_.num_selected ? selected_[entry] : -1;
-    if (j < 0) return {nullptr, call_.fp8};
-    const auto per_block = static_cast<int>(call_.compressed.entries_per_block);
-    const std::byte* record = call_.compressed.base +
-                              table_[j / per_block] * call_.compressed.block_stride +
-                              j % per_block * call_.compressed.record_bytes;
-    return {reinterpret_cast<const uint8_t*>(record), call_.fp8};
+    int32_t block[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      block[i] = word_or_none(entry[i] >= 0, table_ + static_cast<uint32_t>(entry[i]) / per_block);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int slot = first + i * stride;
+      const uint32_t place = static_cast<uint32_t>(entry[i]) % per_block;
+      const uint8_t* record = reinterpret_cast<const uint8_t*>(call_.compressed.base) +
+                              block[i] * call_.compressed.block_stride +
+                              place * call_.compressed.record_bytes;
+      if (entry[i] < 0) record = nullptr;
+      const bool in_window = slot < window_;
+      keys[i] = {in_window ? window_record(slot) : record, in_window || call_.fp8};
+    }
   }
 
  private:
+  __device__ const uint8_t* window_record(int slot) const {
+    const auto length = static_cast<uint32_t>(call_.ring.length);
+    uint32_t ring_slot = oldest_slot_ + static_cast<uint32_t>(slot);
+    if (ring_slot >= length) ring_slot -= length;
+    return slot < from_ring_ ? ring_ + ring_slot * call_.ring.record_bytes
+                             : own_ + slot * call_.ring.record_bytes;
+  }
+
   const AttentionCall& call_;
-  const SequenceRows* sequence_;
   const int32_t* selected_;
   const int32_t* table_;
-  const uint8_t* own_;   // record of position 0, were it among this step's
-  const uint8_t* slot_;  // the sequence's ring
-  int64_t start_;
-  int64_t oldest_;
-  int window_;
+  const uint8_t* own_;   // where slot 0 would be among this step's records
+  const uint8_t* ring_;  // the sequence's
+  uint32_t oldest_slot_;
+  int window_;     // slots of the window part
+  int from_ring_;  // the first of them, written by earlier steps
 };
 
 }  // namespace di::ops::cuda

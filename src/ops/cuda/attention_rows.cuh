@@ -1,7 +1,7 @@
-// Sparse attention of many rows, up to 64 heads of 512 channels: a block of three warpgroups takes
+// Sparse attention of many rows, up to 64 heads of 512 channels: a block of four warpgroups takes
 // one row after another, and of each row one block of 64 keys after another.
 //
-// The producer gathers records and unpacks them into a tile that serves as K and as V. The first
+// Two producers copy records into a tile and unpack them there; it serves as K and as V. The first
 // consumer computes logits and the softmax and the left half of the output channels, the second
 // one the right half from the same P. P and the decay travel in registers' order through shared
 // memory.
@@ -11,11 +11,15 @@
 
 namespace di::ops::cuda::rows {
 
-inline constexpr int kThreads = 384;
+inline constexpr int kProducers = 256;  // threads
+inline constexpr int kProducerWarps = kProducers / 32;
+inline constexpr int kThreads = kProducers + 256;
+inline constexpr int kProducerRegisters = 56;  // together 512 for each of 128 threads
+inline constexpr int kLeftRegisters = 208;
+inline constexpr int kRightRegisters = 192;
 inline constexpr int kStages = 2;
 inline constexpr int kHalfBytes = kTileBytes / 2;
 inline constexpr int kColumnBytes = kTileBytes / 8;
-inline constexpr int kWeightBytes = kTileRows * kBlockKeys * 2;
 inline constexpr int kRowsAhead = 4;  // rows that the producer may be ahead, and one more
 
 /// What the warpgroups share. The tiles come first: they are aligned to 1024 bytes.
@@ -27,14 +31,13 @@ struct Shared {
   float inverse[kTileRows];  // of the denominator
   uint64_t used[kStages];    // bit k: slot k of the stage's block holds a key
   int slots[kRowsAhead];     // slots up to the last used one, of the rows under way
-  int warp_slots[4];
+  int warp_slots[kProducerWarps];
   uint64_t full[kStages][2];  // halves of a stage, by channels
   uint64_t empty[kStages][2];
   uint64_t weights_full[2];
   uint64_t weights_empty[2];
   uint64_t queries_full;
   uint64_t inverse_full;
-  uint64_t logits_done[2];
 };
 
 /// Dynamic shared memory: Shared, one bit and one PackedKey a slot, and the alignment's slack.
@@ -51,7 +54,7 @@ __device__ inline int blocks_of(int slots) {
 __device__ inline void initialise(Shared& shared) {
   for (int stage = 0; stage < kStages; ++stage) {
     for (int half = 0; half < 2; ++half) {
-      barrier_init(&shared.full[stage][half], 4);
+      barrier_init(&shared.full[stage][half], kProducerWarps);
       barrier_init(&shared.empty[stage][half], 4);
     }
   }
@@ -60,7 +63,6 @@ __device__ inline void initialise(Shared& shared) {
   for (int i = 0; i < 2; ++i) {
     barrier_init(&shared.weights_full[i], 4);
     barrier_init(&shared.weights_empty[i], 4);
-    barrier_init(&shared.logits_done[i], 4);
   }
   barrier_init_fence();
 }
@@ -71,7 +73,7 @@ __device__ inline void warp_arrive(uint64_t* barrier) {
   if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
 }
 
-/// The producer warpgroup.
+/// The producer warpgroups. Each warp takes eight keys of every block.
 class Producer {
  public:
   __device__ Producer(const AttentionCall& call, Shared& shared, unsigned char* lists, int thread)
@@ -86,25 +88,31 @@ class Producer {
       const int slots = list_keys(row);
       if (warp_ == 0 && lane_ == 0) shared_.slots[number % kRowsAhead] = slots;
       const int blocks = blocks_of(slots);
-      RawPiece raw[kAhead];
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i)
-        raw[i] = load(0, i);
+#pragma unroll 1
       for (int block = 0; block < blocks; ++block) {
+        const PackedKey key = keys_[block * kBlockKeys + warp_ * 8 + lane_ % 8];
+        unsigned char* rows = shared_.keys[place_.slot] + warp_ * 8 * 128;
+#pragma unroll 1
+        for (int half = 0; half < 2; ++half) {
+          barrier_wait(&shared_.empty[place_.slot][half], place_.parity ^ 1);
+          fetch_cells(rows + half * kHalfBytes, kColumnBytes, key, half * 4, lane_);
+          commit_copies();
+        }
         if (warp_ == 0 && lane_ == 0) {
-          barrier_wait(&shared_.empty[place_.slot][0], place_.parity ^ 1);
           shared_.used[place_.slot] = uint64_t{used_[2 * block]} | uint64_t{used_[2 * block + 1]}
                                                                        << 32;
         }
-#pragma unroll
+#pragma unroll 1
         for (int half = 0; half < 2; ++half) {
-          barrier_wait(&shared_.empty[place_.slot][half], place_.parity ^ 1);
-#pragma unroll
-          for (int i = 0; i < kAhead; ++i) {
-            const int item = 2 * block + half;
-            place(half, i, raw[i]);
-            if (item + 1 < 2 * blocks) raw[i] = load(item + 1, i);
+          if (half == 0) {
+            wait_for_copies<1>();
+          } else {
+            wait_for_copies<0>();
           }
+          __syncwarp();
+          unpack_cell(
+              rows + half * kHalfBytes + lane_ / 8 * kColumnBytes, lane_ % 8, lane_ / 8, is_fp8(key)
+          );
           fence_async_proxy();
           warp_arrive(&shared_.full[place_.slot][half]);
         }
@@ -114,48 +122,41 @@ class Producer {
   }
 
  private:
-  static constexpr int kAhead = 4;  // pieces of a thread in half a tile, eight keys apart
-
-  /// The thread's piece i in a half tile; half tiles of a row are counted through. Warps 0 and 1
-  /// take keys 0 to 31, the others the rest; lanes of a piece take eight keys.
-  __device__ RawPiece load(int half_tile, int i) const {
-    const int key = half_tile / 2 * kBlockKeys + (warp_ / 2 * kAhead + i) * 8 + lane_ % 8;
-    const int piece = half_tile % 2 * (kPieces / 2) + warp_ % 2 * 4 + lane_ / 8;
-    return load_piece(keys_[key], piece);
-  }
-
-  __device__ void place(int half, int i, const RawPiece& raw) const {
-    unsigned char* block =
-        shared_.keys[place_.slot] + half * kHalfBytes + (warp_ % 2 * 2 + lane_ / 16) * kColumnBytes;
-    place_piece(block + (warp_ / 2 * kAhead + i) * 8 * 128, lane_ % 8, lane_ / 8 % 2, raw);
-  }
+  static constexpr int kFound = 3;  // slots that a thread looks up together
 
   /// Resolves the row's list; slots up to the last used one.
   __device__ int list_keys(int row) {
     const KeyList list(call_, row);
-    named_barrier(1, 128);  // nobody reads the former list any more
+    named_barrier(1, kProducers);  // nobody reads the former list any more
     int last = 0;
     const int rounded = (list.slots() + kBlockKeys - 1) / kBlockKeys * kBlockKeys;
-#pragma unroll 2
-    for (int slot = warp_ * 32 + lane_; slot < rounded; slot += 128) {
-      const PackedKey key = slot < list.slots() ? pack_key(list[slot]) : 0;
-      keys_[slot] = key;
-      const uint32_t used = __ballot_sync(0xffffffffu, key != 0);
-      if (lane_ == 0) used_[slot / 32] = used;
-      if (used != 0) last = slot / 32 * 32 + 32 - __clz(static_cast<int>(used));
+    for (int first = 0; first < rounded; first += kFound * kProducers) {
+      Key keys[kFound];
+      list.find(first + warp_ * 32 + lane_, kProducers, keys);
+#pragma unroll
+      for (int i = 0; i < kFound; ++i) {
+        const int slot = first + i * kProducers + warp_ * 32 + lane_;
+        if (slot >= rounded) break;  // the whole warp
+        const PackedKey key = keys[i].packed();
+        keys_[slot] = key;
+        prefetch_record(key);
+        const uint32_t used = __ballot_sync(0xffffffffu, key != 0);
+        if (lane_ == 0) used_[slot / 32] = used;
+        if (used != 0) last = slot / 32 * 32 + 32 - __clz(static_cast<int>(used));
+      }
     }
     if (lane_ == 0) shared_.warp_slots[warp_] = last;
-    named_barrier(1, 128);
-    last =
-        max(max(shared_.warp_slots[0], shared_.warp_slots[1]),
-            max(shared_.warp_slots[2], shared_.warp_slots[3]));
+    named_barrier(1, kProducers);
+#pragma unroll
+    for (int warp = 0; warp < kProducerWarps; ++warp)
+      last = max(last, shared_.warp_slots[warp]);
     if (last == 0) {  // one block without keys
       if (warp_ == 0) {
         keys_[lane_] = 0;
         keys_[32 + lane_] = 0;
         if (lane_ < 2) used_[lane_] = 0;
       }
-      named_barrier(1, 128);
+      named_barrier(1, kProducers);
     }
     return last;
   }
@@ -169,34 +170,44 @@ class Producer {
   RingPlace<kStages> place_;
 };
 
-/// A consumer's half of the output channels of one row.
+/// A consumer's half of the output channels of one row, in two quarters: one product of 256 columns
+/// would need more registers than a thread has when the kernel starts.
 struct Values {
-  float sums[128];
+  float sums[2][64];
 
   /// What is left of older blocks' sums in rows r and r + 8.
   __device__ void decay(float upper, float lower) {
     if (!__any_sync(0xffffffffu, upper != 1.0f || lower != 1.0f)) return;
 #pragma unroll
-    for (int i = 0; i < 128; i += 4) {
-      sums[i] *= upper;
-      sums[i + 1] *= upper;
-      sums[i + 2] *= lower;
-      sums[i + 3] *= lower;
+    for (auto& quarter : sums) {
+#pragma unroll
+      for (int i = 0; i < 64; i += 4) {
+        quarter[i] *= upper;
+        quarter[i + 1] *= upper;
+        quarter[i + 2] *= lower;
+        quarter[i + 3] *= lower;
+      }
     }
   }
 
   /// += P · V; the first block of a row sets the sums. Waits for the products.
   __device__ void add(const uint32_t (&p)[4][4], const unsigned char* half_tile, bool first) {
     const uint64_t v = values_descriptor(shared_address(half_tile), kColumnBytes);
-    hold_registers(sums);
+    hold_registers(sums[0]);
+    hold_registers(sums[1]);
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      wgmma_values<256>(sums, p[step], v + step * kValuesStep, !first || step);
+#pragma unroll
+      for (int quarter = 0; quarter < 2; ++quarter) {
+        const uint64_t columns = v + quarter * (2 * kColumnBytes / 16) + step * kValuesStep;
+        wgmma_values<128>(sums[quarter], p[step], columns, !first || step);
+      }
     }
     wgmma_commit();
     wgmma_wait<0>();
-    hold_registers(sums);
+    hold_registers(sums[0]);
+    hold_registers(sums[1]);
   }
 
   /// Writes channels [256 · half, 256 · half + 256) of the thread's two heads.
@@ -213,7 +224,7 @@ struct Values {
       for (int piece = 0; piece < 8; ++piece) {
         store_vector(
             o + piece * kPieceDim,
-            output_vector(sums + piece * 16, side * 2, side == 0 ? upper : lower)
+            output_vector(sums[piece / 4] + piece % 4 * 16, side * 2, side == 0 ? upper : lower)
         );
       }
     }
@@ -287,9 +298,6 @@ __device__ inline void consume_left(const AttentionCall& call, Shared& shared, i
   RingPlace<kStages> place;
   RingPlace<2> weights;
   int number = 0;
-#ifdef LATE
-  RingPlace<2> logits;
-#endif
   for (int row = static_cast<int>(blockIdx.x); row < call.rows; row += gridDim.x, ++number) {
     barrier_wait(&shared.queries_full, number & 1);
     Values values;
@@ -300,12 +308,6 @@ __device__ inline void consume_left(const AttentionCall& call, Shared& shared, i
       float s[32];
       uint32_t p[4][4];
       block_logits(shared, place, s);
-#ifdef LATE
-      if (block > 0) {
-        warp_arrive(&shared.logits_done[logits.slot]);
-        logits.advance();
-      }
-#endif
       if (block == 0) {
         slots = shared.slots[number % kRowsAhead];
         blocks = blocks_of(slots);
@@ -357,9 +359,6 @@ __device__ inline void consume_right(const AttentionCall& call, Shared& shared, 
   RingPlace<kStages> place;
   RingPlace<2> weights;
   int number = 0;
-#ifdef LATE
-  RingPlace<2> logits;
-#endif
   queries.begin(call.q + blockIdx.x * row_size, call.heads);
   queries.finish();
   warp_arrive(&shared.queries_full);
@@ -381,12 +380,6 @@ __device__ inline void consume_right(const AttentionCall& call, Shared& shared, 
         p[step][2] = a.z;
         p[step][3] = a.w;
       }
-#ifdef LATE
-      if (block + 1 < blocks) {
-        barrier_wait(&shared.logits_done[logits.slot], logits.parity);
-        logits.advance();
-      }
-#endif
       const float upper = shared.decay[weights.slot][head];
       const float lower = shared.decay[weights.slot][head + 8];
       warp_arrive(&shared.weights_empty[weights.slot]);
@@ -414,16 +407,18 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) initialise(shared);
   __syncthreads();
   const int thread = static_cast<int>(threadIdx.x) % 128;
-  switch (threadIdx.x / 128) {
-    case 0:
-      lower_registers<96>();
-      Producer(call, shared, reinterpret_cast<unsigned char*>(&shared + 1), thread).run();
-      break;
-    case 1:
-      raise_registers<224>();
-      consume_left(call, shared, thread);
-      break;
-    default: raise_registers<184>(); consume_right(call, shared, thread);
+  if (threadIdx.x < kProducers) {
+    lower_registers<kProducerRegisters>();
+    Producer producer(
+        call, shared, reinterpret_cast<unsigned char*>(&shared + 1), static_cast<int>(threadIdx.x)
+    );
+    producer.run();
+  } else if (threadIdx.x < kProducers + 128) {
+    raise_registers<kLeftRegisters>();
+    consume_left(call, shared, thread);
+  } else {
+    raise_registers<kRightRegisters>();
+    consume_right(call, shared, thread);
   }
 }
 

@@ -2,9 +2,10 @@
 // one row. For the logits they share the keys, for the values the output channels, so each
 // element's chain of sums runs in one place and in order, and no partial sums travel.
 //
-// In between, the maxima of every 16 keys go round, so that all know the running maxima of the
-// blocks of 64 keys, and P goes round through device memory as the fragments that the tensor cores
-// take.
+// A block copies the records of its own keys and sends each cell to the block whose channels it
+// holds, which unpacks it as values. Then the maxima of every 16 keys go round, so that all know
+// the running maxima of the blocks of 64 keys, and P goes round through device memory as the
+// fragments that the tensor cores take.
 #pragma once
 
 #include "ops/cuda/attention_softmax.cuh"
@@ -41,7 +42,8 @@ struct Shared {
   unsigned char values[kBlocks][kValueBytes];
   PackedKey list[kOwnKeys];
   float own_maxima[kOwnGroups][kTileRows];  // read by the other blocks
-  int warp_slots[4];                        // up to the last used one that a warp saw
+  uint32_t slots[kCluster];                 // up to the last used one of each block
+  int warp_slots[3];
 };
 
 inline constexpr int kSharedBytes = static_cast<int>(sizeof(Shared)) + 1024;
@@ -89,63 +91,88 @@ __device__ inline void gather(
   }
 }
 
-/// The block's keys, 80 from kOwnKeys · rank on. The caller makes them visible to the tensor cores.
-__device__ inline void load_keys(Shared& shared) {
-  constexpr int kItems = kOwnKeys * kPieces / kThreads;
+/// Writes 16 or 4 bytes at the place of `own` in block `rank`'s shared memory.
+__device__ inline void write_remote(const void* own, int rank, const uint4& x) {
+  asm volatile(
+      "{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %0, %1;\n"
+      "st.shared::cluster.v4.u32 [a], {%2, %3, %4, %5};\n}\n" ::"r"(shared_address(own)),
+      "r"(rank),
+      "r"(x.x),
+      "r"(x.y),
+      "r"(x.z),
+      "r"(x.w)
+      : "memory"
+  );
+}
+__device__ inline void write_remote(const void* own, int rank, uint32_t x) {
+  asm volatile(
+      "{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %0, %1;\n"
+      "st.shared::cluster.u32 [a], %2;\n}\n" ::"r"(shared_address(own)),
+      "r"(rank),
+      "r"(x)
+      : "memory"
+  );
+}
+
+/// The eight rows of values that hold slots 8 · group and on.
+__device__ inline unsigned char* value_rows(Shared& shared, int group) {
+  return shared.values[group / 8] + group % 8 * 8 * 128;
+}
+
+/// Finds the block's keys, kOwnKeys · rank and on, and tells all blocks how far they reach.
+__device__ inline void find_keys(Shared& shared, const KeyList& list, int rank, int thread) {
+  if (thread >= 96) return;
+  Key key[1];
+  const int slot = rank * kOwnKeys + thread;
+  list.find(thread < kOwnKeys ? slot : kMaxKeys, 0, key);
+  if (thread < kOwnKeys) shared.list[thread] = key[0].packed();
+  const int last = key[0].record != nullptr ? slot + 1 : 0;
+  shared.warp_slots[thread / 32] = __reduce_max_sync(0xffffffffu, last);
+}
+
+/// Unpacks the block's keys, and sends each cell to the block whose values it is. The caller makes
+/// the keys visible to the tensor cores.
+__device__ inline void load_keys(Shared& shared, int rank) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int piece = warp % 4 * 4 + lane / 8;
-  RawPiece raw[kItems];
+  constexpr int kUnits = kOwnKeys / 8 * 2;  // eight keys in four columns
+  for (int unit = warp; unit < kUnits; unit += kThreads / 32) {
+    unsigned char* rows = shared.keys[unit % 2 * 4] + unit / 2 * 8 * 128;
+    const PackedKey key = shared.list[unit / 2 * 8 + lane % 8];
+    fetch_cells(rows, kColumnBytes, key, unit % 2 * 4, lane);
+  }
+  commit_copies();
+  wait_for_copies<0>();
+  __syncwarp();
+  cluster_wait();  // all blocks have begun
+  for (int unit = warp; unit < kUnits; unit += kThreads / 32) {
+    const int column = unit % 2 * 4 + lane / 8;
+    unsigned char* rows = shared.keys[column] + unit / 2 * 8 * 128;
+    const unsigned char* values = value_rows(shared, rank * (kOwnKeys / 8) + unit / 2);
+    const bool fp8 = is_fp8(shared.list[unit / 2 * 8 + lane % 8]);
 #pragma unroll
-  for (int item = 0; item < kItems; ++item)
-    raw[item] = load_piece(shared.list[(item * 2 + warp / 4) * 8 + lane % 8], piece);
-#pragma unroll
-  for (int item = 0; item < kItems; ++item) {
-    unsigned char* block = shared.keys[piece / 2] + (item * 2 + warp / 4) * 8 * 128;
-    place_piece(block, lane % 8, piece % 2, raw[item]);
+    for (const int chunk : {0, 1, 4, 5}) {
+      if (chunk % 2 != 0 && !fp8) continue;
+      const int at = swizzled_offset(lane % 8, chunk);
+      write_remote(values + at, column, *reinterpret_cast<const uint4*>(rows + at));
+    }
+    const int at = swizzled_offset(lane % 8, 6);
+    const uint32_t scales = *reinterpret_cast<const uint32_t*>(rows + at);
+    write_remote(values + at, column, make_uint4(scales, fp8 ? 1 : 0, 0, 0));
+    unpack_cell(rows, lane % 8, column, fp8);
   }
 }
 
-/// The block's channels of all keys, by one warpgroup.
-class ValueLoader {
- public:
-  /// Begins to load, and tells the slots up to the last used one.
-  __device__ ValueLoader(const KeyList& list, int rank, int thread, Shared& shared)
-      : thread_(thread) {
-    PackedKey keys[kItems];
-    int last = 0;
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const int slot = i * 128 + thread;
-      keys[i] = slot < list.slots() ? pack_key(list[slot]) : 0;
-      if (keys[i] != 0) last = slot + 1;
-    }
-    last = __reduce_max_sync(0xffffffffu, last);
-    if (thread % 32 == 0) shared.warp_slots[thread / 32] = last;
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        raw_[i][half] = load_piece(keys[i], rank * 2 + half);
-    }
+/// Unpacks the block's channels of all keys, by one warpgroup.
+__device__ inline void unpack_values(Shared& shared, int rank, int thread) {
+#pragma unroll 1
+  for (int slot = thread; slot < kMaxKeys; slot += 128) {
+    unsigned char* rows = value_rows(shared, slot / 8);
+    const auto mark = *reinterpret_cast<const uint2*>(rows + swizzled_offset(slot % 8, 6));
+    unpack_cell(rows, slot % 8, rank, mark.y != 0);
   }
-
-  __device__ void place(Shared& shared) const {
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const int slot = i * 128 + thread_ / 8 * 8;
-      unsigned char* block = shared.values[slot / kBlockKeys] + slot % kBlockKeys * 128;
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        place_piece(block, thread_ % 8, half, raw_[i][half]);
-    }
-  }
-
- private:
-  static constexpr int kItems = kMaxKeys / 128;
-  int thread_;
-  RawPiece raw_[kItems][2];
-};
+  fence_async_proxy();
+}
 
 /// Logits of the block's keys, by one warpgroup: 64 heads by 80 keys, unused slots removed; and the
 /// maxima of the groups.
@@ -328,33 +355,28 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
       shared.q, static_cast<int>(threadIdx.x) / 32, static_cast<int>(threadIdx.x) % 32
   );
   queries.begin(call.q + static_cast<int64_t>(row) * call.heads * kTileDim, call.heads);
-  const KeyList list(call, row);
+  cluster_arrive();
   float s[40];
-  if (group == 0) {
-    if (thread < kOwnKeys) {
-      const int slot = rank * kOwnKeys + thread;
-      shared.list[thread] = slot < list.slots() ? pack_key(list[slot]) : 0;
-    }
-    __syncthreads();
-    load_keys(shared);
-    queries.finish();
-    __syncthreads();
-    own_logits(shared, thread, s);
-  } else {
-    const ValueLoader values(list, rank, thread, shared);
-    __syncthreads();
-    load_keys(shared);
-    queries.finish();
-    __syncthreads();
-    values.place(shared);
-    fence_async_proxy();
+  find_keys(shared, KeyList(call, row), rank, static_cast<int>(threadIdx.x));
+  __syncthreads();
+  load_keys(shared, rank);
+  if (threadIdx.x < kCluster) {
+    const int slots = max(shared.warp_slots[0], max(shared.warp_slots[1], shared.warp_slots[2]));
+    write_remote(&shared.slots[rank], static_cast<int>(threadIdx.x), static_cast<uint32_t>(slots));
   }
+  queries.finish();
+  cluster_arrive();
+  __syncthreads();
+  if (group == 0) own_logits(shared, thread, s);
+  cluster_wait();  // all cells have arrived
+  if (group != 0) unpack_values(shared, rank, thread);
   cluster_arrive();
   cluster_wait();
   gather(shared.own_maxima, shared.softmax.maxima);
-  const int slots =
-      max(max(shared.warp_slots[0], shared.warp_slots[1]),
-          max(shared.warp_slots[2], shared.warp_slots[3]));
+  int slots = 0;
+#pragma unroll
+  for (int block = 0; block < kCluster; ++block)
+    slots = max(slots, static_cast<int>(shared.slots[block]));
   const int blocks = max((slots + kBlockKeys - 1) / kBlockKeys, 1);
   __syncthreads();
   if (threadIdx.x < kTileRows)

@@ -1,6 +1,11 @@
 // Records of 512 channels on their way into the bf16 tiles that the tensor cores read.
 //
-// A piece is 32 channels of a key or head: 64 bytes of a tile. Inside it the channels are permuted:
+// A piece is 32 channels of a key or head: 64 bytes of a tile. A cell is two of them: one row of a
+// column block. Records are copied into the cells where they will be unpacked: the codes of half h
+// lie in chunk 4h (FP8: 4h and 4h + 1) and the scales in chunk 6, so unpacking the halves in order
+// overwrites nothing that is still needed.
+//
+// Inside a piece the channels are permuted:
 // place 8i + 2t + e holds channel 8t + i + 4e. So codes that lie four apart in a word of a record
 // end up as a pair, which their bits need, and a thread's accumulators of four neighbouring column
 // groups are eight consecutive channels, sixteen bytes of output. Q is permuted alike.
@@ -21,34 +26,75 @@ inline constexpr int kKeyShift = 7;
 inline constexpr int kPieceDim = 32;
 inline constexpr int kPieces = kTileDim / kPieceDim;
 
-/// A key's address with its format in the lowest bit; 0: no key.
-using PackedKey = uint64_t;
-__device__ inline PackedKey pack_key(const Key& key) {
-  if (key.record == nullptr) return 0;
-  return reinterpret_cast<uint64_t>(key.record) | (key.fp8 ? 1 : 0);
+__device__ inline bool is_fp8(PackedKey key) {
+  return (key & 1) != 0;
+}
+__device__ inline const uint8_t* record_of(PackedKey key) {
+  return reinterpret_cast<const uint8_t*>(key & ~PackedKey{1});
 }
 
-/// Bytes of one piece as they come from memory.
-struct RawPiece {
-  uint4 codes[2];  // FP4 uses the first
-  uint32_t scale;  // FP4: two E4M3; FP8: one E8M0, and kFp8Mark
-};
-inline constexpr uint32_t kFp8Mark = 1u << 31;
+/// Starts to copy kBytes to shared memory; writes zeros when there is nothing to copy.
+template <int kBytes>
+__device__ inline void copy_async(unsigned char* to, const void* from, bool real) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)),
+               "l"(from),
+               "n"(kBytes),
+               "r"(real ? kBytes : 0)
+               : "memory");
+}
+/// Closes a batch of this thread's copies.
+__device__ inline void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Waits until at most kPending batches of this thread are unfinished; other lanes see the copies
+/// after a __syncwarp.
+template <int kPending>
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
 
-__device__ inline RawPiece load_piece(PackedKey key, int piece) {
-  RawPiece raw = {};
-  if (key == 0) return raw;
-  const auto* record = reinterpret_cast<const uint8_t*>(key & ~PackedKey{1});
-  if ((key & 1) != 0) {
-    const auto* codes = reinterpret_cast<const uint4*>(record + piece * 32);
-    raw.codes[0] = codes[0];
-    raw.codes[1] = codes[1];
-    raw.scale = record[kTileDim + piece] | kFp8Mark;
-  } else {
-    raw.codes[0] = *reinterpret_cast<const uint4*>(record + piece * 16);
-    raw.scale = *reinterpret_cast<const uint16_t*>(record + kTileDim / 2 + piece * 2);
+/// Asks the second-level cache for a record.
+__device__ inline void prefetch_record(PackedKey key) {
+  const uint64_t record = key & ~PackedKey{1};
+#pragma unroll
+  for (int byte = 0; byte < kTileDim + kTileDim / 32; byte += 128) {
+    const bool wanted = key != 0 && (is_fp8(key) || byte < kTileDim / 2 + kTileDim / 16);
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %1, 0;\n@p prefetch.global.L2 [%0];\n}\n" ::"l"(
+            record + byte
+        ),
+        "r"(static_cast<int>(wanted))
+    );
   }
-  return raw;
+}
+
+/// Starts to copy the cells of eight keys in four columns, by one warp; lane % 8 is the key. `rows`
+/// are the keys' rows in the first of the column blocks, which lie `block_bytes` apart; `column` is
+/// the number of the first in the record. No key: zeros.
+__device__ inline void fetch_cells(
+    unsigned char* rows, int block_bytes, PackedKey key, int column, int lane
+) {
+  const bool fp8 = is_fp8(key);
+  const uint8_t* record = record_of(key);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    if (j >= 2 && !fp8) break;
+    // Neighbouring lanes of a key read whole sectors.
+    const int cell = fp8 ? j : 2 * j + lane / 16;
+    const int part = fp8 ? lane / 8 : lane / 8 % 2;
+    const int chunk = fp8 ? part + part / 2 * 2 : part * 4;
+    copy_async<16>(
+        rows + cell * block_bytes + swizzled_offset(lane % 8, chunk),
+        record + (column + cell) * (fp8 ? 64 : 32) + part * 16,
+        key != 0
+    );
+  }
+  const int cell = lane / 8;
+  copy_async<4>(
+      rows + cell * block_bytes + swizzled_offset(lane % 8, 6),
+      record + (fp8 ? kTileDim + (column + cell) / 2 * 4 : kTileDim / 2 + (column + cell) * 4),
+      key != 0
+  );
 }
 
 /// Bits of two E4M3 codes, in bytes 1 and 3, as bf16 of 2^-120 of their values.
@@ -64,16 +110,16 @@ __device__ inline uint32_t spread_fp4(uint32_t q) {
   return (signs & 0x80008000u) | (rest & 0x01c001c0u);
 }
 
-/// The four 16-byte chunks of a piece of FP4.
-__device__ inline void unpack_piece_fp4(const RawPiece& raw, uint4 (&chunks)[4]) {
+/// The four chunks of a piece of FP4 with its two E4M3 scales.
+__device__ inline void unpack_piece_fp4(const uint4& codes, uint32_t scales, uint4 (&chunks)[4]) {
   // E4M3 scales, subnormal ones too: 2^-120 · 2^120 · 2^(126 - kKeyShift).
-  const uint32_t scales = multiply_bf16x2(
-      multiply_bf16x2(spread_fp8(__byte_perm(raw.scale, 0, 0x1404)), 0x7b807b80u),
+  const uint32_t multipliers = multiply_bf16x2(
+      multiply_bf16x2(spread_fp8(__byte_perm(scales, 0, 0x1404)), 0x7b807b80u),
       multiplier_pair(127 + 126 - kKeyShift)
   );
-  const uint32_t first = __byte_perm(scales, 0, 0x1010);
-  const uint32_t second = __byte_perm(scales, 0, 0x3232);
-  const uint32_t words[4] = {raw.codes[0].x, raw.codes[0].y, raw.codes[0].z, raw.codes[0].w};
+  const uint32_t first = __byte_perm(multipliers, 0, 0x1010);
+  const uint32_t second = __byte_perm(multipliers, 0, 0x3232);
+  const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
   uint32_t pairs[4][4];
 #pragma unroll
   for (int t = 0; t < 4; ++t) {
@@ -88,23 +134,17 @@ __device__ inline void unpack_piece_fp4(const RawPiece& raw, uint4 (&chunks)[4])
     chunks[i] = make_uint4(pairs[i][0], pairs[i][1], pairs[i][2], pairs[i][3]);
 }
 
-/// The same of FP8. A NaN code makes the whole piece NaN: it reaches every output of its key
-/// anyway.
-__device__ inline void unpack_piece_fp8(const RawPiece& raw, uint4 (&chunks)[4]) {
-  const uint32_t words[8] = {
-      raw.codes[0].x,
-      raw.codes[0].y,
-      raw.codes[0].z,
-      raw.codes[0].w,
-      raw.codes[1].x,
-      raw.codes[1].y,
-      raw.codes[1].z,
-      raw.codes[1].w};
+/// The same of FP8 with its E8M0 scale. A NaN code makes the whole piece NaN: it reaches every
+/// output of its key anyway.
+__device__ inline void unpack_piece_fp8(
+    const uint4& low, const uint4& high, uint32_t scale, uint4 (&chunks)[4]
+) {
+  const uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
   uint32_t carries = 0;
 #pragma unroll
   for (int i = 0; i < 8; ++i)
     carries |= (words[i] & 0x7f7f7f7fu) + 0x01010101u;
-  const uint32_t field = min((raw.scale & 0xff) + (detail::kFp8Bias - kKeyShift), 255u);
+  const uint32_t field = min(scale + (detail::kFp8Bias - kKeyShift), 255u);
   const uint32_t multiplier = (carries & 0x80808080u) != 0 ? 0x7fc07fc0u : multiplier_pair(field);
   uint32_t pairs[4][4];
 #pragma unroll
@@ -121,25 +161,34 @@ __device__ inline void unpack_piece_fp8(const RawPiece& raw, uint4 (&chunks)[4])
     chunks[i] = make_uint4(pairs[i][0], pairs[i][1], pairs[i][2], pairs[i][3]);
 }
 
-/// Stores the chunks of a piece into row `row` of a column block (128 bytes a row); `half` tells
-/// which half of the row. Lanes of eight neighbouring rows hit different banks.
+/// Stores the chunks of half `half` of the cell in row `row` of eight. Lanes of eight neighbouring
+/// rows hit different banks.
 __device__ inline void store_piece(
-    unsigned char* block, int row, int half, const uint4 (&chunks)[4]
+    unsigned char* rows, int row, int half, const uint4 (&chunks)[4]
 ) {
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    *reinterpret_cast<uint4*>(block + swizzled_offset(row, half * 4 + i)) = chunks[i];
+    *reinterpret_cast<uint4*>(rows + swizzled_offset(row, half * 4 + i)) = chunks[i];
 }
 
-/// Unpacks a piece of a key into its place.
-__device__ inline void place_piece(unsigned char* block, int row, int half, const RawPiece& raw) {
-  uint4 chunks[4];
-  if ((raw.scale & kFp8Mark) != 0) {
-    unpack_piece_fp8(raw, chunks);
-  } else {
-    unpack_piece_fp4(raw, chunks);
+/// Unpacks the cell in row `row` of eight where it lies. `column` is its number in the record.
+__device__ inline void unpack_cell(unsigned char* rows, int row, int column, bool fp8) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const auto chunk = [&](int i) {
+      return *reinterpret_cast<const uint4*>(rows + swizzled_offset(row, i));
+    };
+    const uint32_t scales = *reinterpret_cast<const uint32_t*>(rows + swizzled_offset(row, 6));
+    const uint4 codes = chunk(half * 4);
+    uint4 chunks[4];
+    if (fp8) {
+      const uint32_t scale = scales >> (column % 2 * 16 + half * 8) & 0xff;
+      unpack_piece_fp8(codes, chunk(half * 4 + 1), scale, chunks);
+    } else {
+      unpack_piece_fp4(codes, scales >> (half * 16), chunks);
+    }
+    store_piece(rows, row, half, chunks);
   }
-  store_piece(block, row, half, chunks);
 }
 
 /// Permutes 32 channels from the order of memory into chunks.
@@ -175,7 +224,7 @@ class Queries {
 #pragma unroll
       for (int head = group; head < group + 8; head += 2) {
         const bool real = head < heads;
-        copy_async(
+        copy_async<16>(
             block + swizzled_offset(head, chunk % 8),
             q + (real ? head : 0) * kTileDim + chunk * kVector,
             real
@@ -185,7 +234,8 @@ class Queries {
   }
 
   __device__ void finish() const {
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    commit_copies();
+    wait_for_copies<0>();
     __syncwarp();
     const int piece = warp_ % 4 * 4 + lane_ / 8;
     unsigned char* block = tile_ + piece / 2 * (kTileBytes / 8);
@@ -204,14 +254,6 @@ class Queries {
 
  private:
   static constexpr int kStride = kWarps * 2;  // four warps take the pieces of eight heads
-
-  /// Sixteen bytes; zeros when there is nothing to copy.
-  __device__ static void copy_async(unsigned char* to, const bf16* from, bool real) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-                 "l"(from),
-                 "r"(real ? 16 : 0)
-                 : "memory");
-  }
 
   unsigned char* tile_;
   int warp_;
