@@ -44,7 +44,7 @@ struct alignas(16) Memory {
   RankingMemory ranking;
   SlotParams params;
   Best warp_best[kWarps];
-  Best best[kCtas];
+  Best best[2][kCtas];  ///< of the logits as they came, and after the edits
   PartSums sums[kCtas];
   double exp_sums[kCtas];
   double forced_logit;
@@ -108,7 +108,7 @@ class RowDraw {
     ranking_.announce();
     const Best part_best = load();
     ranking_.await_others();
-    const Best best = share_best(part_best);
+    const Best best = share_best(part_best, 0);
     if (!best.is_usable()) return finish(-1, 0);
     model_top_ = best.logit;
     if (task_.reports_model) add_exponentials();
@@ -181,8 +181,9 @@ class RowDraw {
     return result;
   }
 
-  /// The best of all threads of the cluster.
-  __device__ __noinline__ Best share_best(Best best) {
+  /// The best of all threads of the cluster. The second time has a place of its own, as a CTA may
+  /// come to it while another still reads the first.
+  __device__ __noinline__ Best share_best(Best best, int time) {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) {
       Best other;
@@ -196,12 +197,12 @@ class RowDraw {
     for (int warp = 0; warp < kWarps; ++warp)
       best.add(memory_.warp_best[warp]);
     if (threadIdx.x < kCtas) {
-      ranking_.in_cta(memory_.best, static_cast<int>(threadIdx.x))[ranking_.cta()] = best;
+      ranking_.in_cta(memory_.best[time], static_cast<int>(threadIdx.x))[ranking_.cta()] = best;
     }
     ranking_.sync();
     best = {};
     for (int cta = 0; cta < kCtas; ++cta)
-      best.add(memory_.best[cta]);
+      best.add(memory_.best[time][cta]);
     return best;
   }
 
@@ -258,7 +259,7 @@ class RowDraw {
       __syncthreads();
       part_.edit(task_.num_outputs);
       __syncthreads();
-      best = share_best(best_edited());
+      best = share_best(best_edited(), 1);
     }
     if (task_.token < 0 && !best.is_usable()) return finish(-1, 0);
     if (!best.is_usable() || params.temperature == 0) return take_best(best);

@@ -397,7 +397,7 @@ class Ranking {
     for (int run = 2; run <= padded; run *= 2) {
       for (int step = run / 2; step > 0; step /= 2) {
         for (int i = threadIdx.x; i < padded / 2; i += kThreads) {
-          const int low = i / step * step * 2 + i % step;
+          const int low = 2 * i - (i & (step - 1));
           const int high = low + step;
           const bool ascends = (low & run) == 0;
           const uint64_t a = list.ranks[low];
@@ -423,9 +423,12 @@ class Ranking {
     uint64_t sum = 0;
     uint64_t unused = 0;
     const int first = static_cast<int>(threadIdx.x) * kOwn;
+    for (int i = threadIdx.x; i < size; i += kThreads)
+      memory_.sums[i] = scale.mass(logit_of(memory_.list.ranks[i]));
+    __syncthreads();
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
-      if (first + i < size) masses[i] = scale.mass(logit_of(memory_.list.ranks[first + i]));
+      if (first + i < size) masses[i] = memory_.sums[first + i];
       sum += masses[i];
     }
     block_sums_before(sum, unused, memory_.scratch);
