@@ -12,8 +12,7 @@
 #include "model/placed_step.h"
 #include "ops/cuda/benchmarks.h"
 #include "ops/cuda/cuda_ops.h"
-#include "ops/cuda/graph.h"
-#include "ops/observed.h"
+#include "ops/cuda/op_events.h"
 #include "ops/place.h"
 
 namespace di::bench::cuda {
@@ -102,34 +101,15 @@ class Sequences {
   const int32_t* tokens_ = nullptr;
 };
 
-/// Device time between the ends of successive ops. Launches must run ahead of the device, else gaps
-/// are counted.
-class DeviceTimes final : public ops::OpObserver {
- public:
-  explicit DeviceTimes(cudaStream_t stream) : OpObserver(ops::cuda_ops()), stream_(stream) {
-    mark("");
-  }
-
-  void on_op(const ops::OpSpan& span) override { mark(span.op); }
-
-  /// Seconds by op.
-  std::map<std::string, double> times() const {
-    std::map<std::string, double> times;
-    marks_.back().second.wait();
-    for (std::size_t i = 1; i < marks_.size(); ++i)
-      times[marks_[i].first] += marks_[i].second.seconds_since(marks_[i - 1].second);
-    return times;
-  }
-
- private:
-  void mark(const char* op) {
-    marks_.emplace_back(op, ops::cuda::Event());
-    marks_.back().second.record(stream_);
-  }
-
-  cudaStream_t stream_;
-  std::vector<std::pair<std::string, ops::cuda::Event>> marks_;
-};
+/// Seconds by op. Launches must have run ahead of the device, else gaps are counted.
+std::map<std::string, double> times_of(const ops::cuda::OpEvents& events) {
+  std::map<std::string, double> times;
+  const auto& marks = events.marks();
+  marks.back().end.wait();
+  for (std::size_t i = 1; i < marks.size(); ++i)
+    times[marks[i].op] += marks[i].end.seconds_since(marks[i - 1].end);
+  return times;
+}
 
 class LayerBench {
  public:
@@ -206,11 +186,11 @@ class LayerBench {
   ) {
     const auto layers = static_cast<double>(synthetic_.model.config.num_hidden_layers);
     ops::cuda::occupy(exec_->stream, 0.03);  // the launches run ahead meanwhile
-    DeviceTimes watch(exec_->stream);
+    ops::cuda::OpEvents watch(exec_->stream);
     exec_->observer = &watch;
     pass(placed, cache, {}, watch.table());
     exec_->observer = nullptr;
-    for (const auto& [op, seconds] : watch.times()) {
+    for (const auto& [op, seconds] : times_of(watch)) {
       emit_(Json::Object{
           {"name", "layer/" + op},
           {"backend", "cuda"},

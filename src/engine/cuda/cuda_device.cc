@@ -11,8 +11,8 @@
 namespace di::engine::cuda {
 namespace {
 
-using sampling::cuda::DrawRow;
 using sampling::cuda::Drawn;
+using sampling::cuda::DrawRow;
 using sampling::cuda::SlotParams;
 
 /// Rows of recorded steps: each size up to 8, then steps of a quarter to an eighth.
@@ -24,7 +24,8 @@ int64_t padded_rows(int64_t rows) {
 
 /// The longest sequence that a recorded step takes: a power of two from 4,096 on.
 int64_t padded_length(int64_t length) {
-  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(4096, length))));
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(4096, length)))
+  );
 }
 
 /// Best tokens that a recorded step's draws have room for.
@@ -71,11 +72,9 @@ CudaDevice::CudaDevice(const DeviceParts& parts)
   const auto slots = std::ssize(entries_);
   const auto word = static_cast<int64_t>(sizeof(int32_t));
   tokens_ = memory.allocate(slots * (parts.context + 1) * word, "the sequences' tokens");
-  blocks_ = memory.allocate(
-      slots * ceil_div(parts.context, cache::kBlockTokens) * word, "block tables"
-  );
-  slots_ =
-      memory.allocate(slots * static_cast<int64_t>(sizeof(SlotParams)), "sampling parameters");
+  blocks_ =
+      memory.allocate(slots * ceil_div(parts.context, cache::kBlockTokens) * word, "block tables");
+  slots_ = memory.allocate(slots * static_cast<int64_t>(sizeof(SlotParams)), "sampling parameters");
 }
 
 CudaDevice::~CudaDevice() {
@@ -203,8 +202,7 @@ void CudaDevice::plan_rows(const SequenceOrder& order, InFlight& flight) {
   planned.first_token = scored.begin + 1;
   if (!rows.samples) return;
   planned.draw_row = first_logits + num_logits - 1;
-  draw_rows_.back() = {
-      .position = end - 1, .slot = rows.slot, .place = tokens_of(rows.slot) + end};
+  draw_rows_.back() = {.position = end - 1, .slot = rows.slot, .place = tokens_of(rows.slot) + end};
 }
 
 void CudaDevice::plan_fork(const ForkOrder& order, InFlight& flight) {
@@ -217,16 +215,13 @@ void CudaDevice::plan_fork(const ForkOrder& order, InFlight& flight) {
   planned.draw_row = std::ssize(draw_rows_);
   const auto end = std::ssize(order.admission->tokens);
   draw_rows_.push_back(
-      {.position = end - 1,
-       .slot = fork.child_slot,
-       .place = tokens_of(fork.child_slot) + end}
+      {.position = end - 1, .slot = fork.child_slot, .place = tokens_of(fork.child_slot) + end}
   );
   most_ = std::max(most_, order.admission->sampling->top_logprobs);
 }
 
 bool CudaDevice::is_plain_decode(const StepInputs& inputs) const {
-  return inputs.forks.empty() && !any_scores_ &&
-         parts_.replay.mode == model::Replay::Mode::kOff &&
+  return inputs.forks.empty() && !any_scores_ && parts_.replay.mode == model::Replay::Mode::kOff &&
          std::all_of(
              step_.sequences.begin(),
              step_.sequences.end(),
@@ -244,6 +239,7 @@ void CudaDevice::enqueue(const StepInputs& inputs, InFlight& flight) {
   any_scores_ = false;
   most_ = 0;
   flight.buffers.start.record(exec_.stream);
+  start_trace(inputs, flight);
   for (const SequenceOrder& order : inputs.sequences)
     plan_rows(order, flight);
   if (step_.sequences.empty()) return;
@@ -258,9 +254,22 @@ void CudaDevice::enqueue(const StepInputs& inputs, InFlight& flight) {
   flight.buffers.end.record(exec_.stream);
 }
 
-View<const float, 2> CudaDevice::enqueue_pass(const model::PlacedStep& placed) {
+View<const float, 2> CudaDevice::enqueue_pass(const model::PlacedStep& placed, StepTrace* trace) {
   const model::ForwardOptions options{.replay = parts_.replay};
-  return run_placed(parts_.model, placed, parts_.cache, parts_.ops, exec_, options).logits;
+  ops::Exec exec = exec_;
+  if (trace != nullptr) exec.observer = &trace->events();
+  const ops::OpTable& table = trace == nullptr ? parts_.ops : trace->events().table();
+  return run_placed(parts_.model, placed, parts_.cache, table, exec, options).logits;
+}
+
+void CudaDevice::start_trace(const StepInputs& inputs, InFlight& flight) {
+  flight.trace.reset();
+  if (inputs.trace == nullptr) return;
+  if (inputs.trace != traced_) {
+    clock_ = std::make_shared<DeviceClock>(exec_.stream);
+    traced_ = inputs.trace;
+  }
+  flight.trace = std::make_unique<StepTrace>(inputs, clock_, exec_.stream);
 }
 
 View<const DrawRow, 1> CudaDevice::place_draw_rows(const InFlight& flight) {
@@ -321,22 +330,20 @@ void CudaDevice::enqueue_decode(InFlight& flight) {
   const model::PlacedStep placed(
       parts_.model,
       step_,
-      {.staging = flight.buffers.staging(),
-       .padded_rows = key.rows,
-       .max_length = key.max_length},
+      {.staging = flight.buffers.staging(), .padded_rows = key.rows, .max_length = key.max_length},
       exec_
   );
   const View<const DrawRow, 1> rows = place_draw_rows(flight);
-  const auto pass = [&] {
-    draw(enqueue_pass(placed), rows, results_in(results_.get(), flight.shape));
+  const auto pass = [&](StepTrace* trace) {
+    draw(enqueue_pass(placed, trace), rows, results_in(results_.get(), flight.shape));
   };
   RecordedStep& recorded = recorded_[key];
   if (recorded.times++ > 0 && !recorded.graph)
-    recorded.graph = ops::cuda::Graph::record(exec_.stream, pass);
+    recorded.graph = ops::cuda::Graph::record(exec_.stream, [&] { pass(nullptr); });
   if (recorded.graph) {
     recorded.graph->play(exec_.stream);
   } else {
-    pass();
+    pass(flight.trace.get());
   }
   fetch(placed, flight);
 }
@@ -362,8 +369,7 @@ void CudaDevice::enqueue_forks(
   for (std::size_t i = 0; i < inputs.forks.size(); ++i) {
     const sched::Fork& fork = inputs.forks[i].fork;
     parts_.cache.copy_slot(fork.parent_slot, fork.child_slot, exec_.stream);
-    if (fork.tail_from >= 0)
-      parts_.cache.copy_block(fork.tail_from, fork.tail_to, exec_.stream);
+    if (fork.tail_from >= 0) parts_.cache.copy_block(fork.tail_from, fork.tail_to, exec_.stream);
     const auto parent = std::find_if(
         flight.planned.begin(),
         flight.planned.end(),
@@ -388,13 +394,10 @@ void CudaDevice::enqueue_mixed(const StepInputs& inputs, InFlight& flight) {
   flight.buffers.reserve(flight.shape, std::ssize(step_.sequences));
   const Arena::Scope scope(exec_.scratch);
   const model::PlacedStep placed(
-      parts_.model,
-      step_,
-      {.replay = parts_.replay, .staging = flight.buffers.staging()},
-      exec_
+      parts_.model, step_, {.replay = parts_.replay, .staging = flight.buffers.staging()}, exec_
   );
   const View<const DrawRow, 1> rows = place_draw_rows(flight);
-  const View<const float, 2> logits = enqueue_pass(placed);
+  const View<const float, 2> logits = enqueue_pass(placed, flight.trace.get());
   const Drawn results = results_in(results_.get(), flight.shape);
   if (logits.dim(0) > 0) {
     const Drawn own{
@@ -416,6 +419,7 @@ StepResult CudaDevice::collect() {
   try {
     flight.buffers.end.wait();
     flight.result.seconds = flight.buffers.end.seconds_since(flight.buffers.start);
+    if (flight.trace != nullptr) flight.trace->write(flight.buffers.start, flight.buffers.end);
     read_results(flight);
   } catch (const std::exception& error) {
     fail(flight, error.what());

@@ -1,6 +1,6 @@
 // CudaDevice: steps on one GPU that go from one to the next without the processor. Tokens are drawn
-// on the device and stay there; what the processor reads of a step is a few bytes a sequence, one step
-// later.
+// on the device and stay there; what the processor reads of a step is a few bytes a sequence, one
+// step later.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/cuda/step_buffers.h"
+#include "engine/cuda/step_trace.h"
 #include "engine/device.h"
 #include "model/placed_step.h"
 #include "ops/cuda/graph.h"
@@ -46,9 +47,9 @@ class CudaDevice final : public Device {
   /// Where the rows of logits of one sequence's result lie.
   struct PlannedResult {
     int32_t slot = 0;
-    int64_t sequence = -1;    ///< index into the step's sequences; −1: a fork
-    int64_t draw_row = -1;    ///< −1: nothing is drawn
-    int64_t score_row = 0;    ///< first of the scored rows
+    int64_t sequence = -1;  ///< index into the step's sequences; −1: a fork
+    int64_t draw_row = -1;  ///< −1: nothing is drawn
+    int64_t score_row = 0;  ///< first of the scored rows
     int64_t num_scores = 0;
     int64_t first_token = 0;  ///< index of the token that the first scored row predicts
   };
@@ -60,6 +61,7 @@ class CudaDevice final : public Device {
     std::vector<PlannedResult> planned;  // beside result.sequences
     ResultShape shape;
     bool on_device = false;  // something was enqueued
+    std::unique_ptr<StepTrace> trace;
   };
 
   /// Which recorded step a step can be played on.
@@ -90,7 +92,8 @@ class CudaDevice final : public Device {
   );
   bool is_plain_decode(const StepInputs& inputs) const;
   void enqueue_decode(InFlight& flight);
-  View<const float, 2> enqueue_pass(const model::PlacedStep& placed);
+  View<const float, 2> enqueue_pass(const model::PlacedStep& placed, StepTrace* trace);
+  void start_trace(const StepInputs& inputs, InFlight& flight);
   View<const sampling::cuda::DrawRow, 1> place_draw_rows(const InFlight& flight);
   void draw(
       const View<const float, 2>& logits,
@@ -111,16 +114,18 @@ class CudaDevice final : public Device {
   const DeviceParts parts_;
   ops::OwnedExec owned_exec_;
   ops::Exec& exec_;
-  std::vector<Entry> entries_;            // [slots]
-  std::shared_ptr<std::byte> tokens_;     // [slots, context + 1] int32
-  std::shared_ptr<std::byte> blocks_;     // [slots, blocks of the context] int32
-  std::shared_ptr<std::byte> slots_;      // [slots] SlotParams
-  std::shared_ptr<std::byte> results_;    // DrawResults of the step that runs
-  int64_t result_bytes_ = 0;              // that results_ has room for
+  std::vector<Entry> entries_;          // [slots]
+  std::shared_ptr<std::byte> tokens_;   // [slots, context + 1] int32
+  std::shared_ptr<std::byte> blocks_;   // [slots, blocks of the context] int32
+  std::shared_ptr<std::byte> slots_;    // [slots] SlotParams
+  std::shared_ptr<std::byte> results_;  // DrawResults of the step that runs
+  int64_t result_bytes_ = 0;            // that results_ has room for
   std::array<InFlight, kDepth> ring_;
   int64_t launched_ = 0;
   int64_t collected_ = 0;
   std::map<GraphKey, RecordedStep> recorded_;
+  std::shared_ptr<TraceRecorder> traced_;  // whose steps clock_ times
+  std::shared_ptr<const DeviceClock> clock_;
 
   // Of the step that is being launched.
   model::Step step_;

@@ -17,7 +17,8 @@ struct ResultShape {
   int64_t bytes() const { return rows * (12 + most * 8); }
 };
 
-/// Results side by side in `memory`, which holds shape.bytes(), so that one copy brings all of them.
+/// Results side by side in `memory`, which holds shape.bytes(), so that one copy brings all of
+/// them.
 sampling::cuda::Drawn results_in(std::byte* memory, const ResultShape& shape);
 
 /// Thread: the one that runs the device.

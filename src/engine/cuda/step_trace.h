@@ -1,0 +1,48 @@
+// StepTrace: what one step did on the device, for a trace.
+#pragma once
+
+#include <memory>
+
+#include "base/trace.h"
+#include "engine/step_inputs.h"
+#include "ops/cuda/op_events.h"
+
+namespace di::engine::cuda {
+
+/// Where the device's clock stands on the processor's.
+class DeviceClock {
+ public:
+  /// Waits for the device once, so that both clocks are read together.
+  explicit DeviceClock(cudaStream_t stream);
+
+  TraceClock::time_point time_of(const ops::cuda::Event& event) const;
+
+ private:
+  ops::cuda::Event origin_;
+  TraceClock::time_point time_;
+};
+
+/// From launch to collect of a traced step. Steps that are played from a recording show as one
+/// span; in others every op is seen.
+class StepTrace {
+ public:
+  StepTrace(
+      const StepInputs& inputs, std::shared_ptr<const DeviceClock> clock, cudaStream_t stream
+  );
+
+  /// The observer of a pass that is enqueued op by op.
+  ops::cuda::OpEvents& events() { return events_; }
+
+  /// Adds the spans of a step that is done, from `start` to `end`, on the track "device".
+  void write(const ops::cuda::Event& start, const ops::cuda::Event& end) const;
+
+ private:
+  std::shared_ptr<TraceRecorder> trace_;
+  std::shared_ptr<const DeviceClock> clock_;
+  ops::cuda::OpEvents events_;
+  int64_t step_;
+  int64_t prefill_rows_ = 0;
+  int64_t decode_rows_ = 0;
+};
+
+}  // namespace di::engine::cuda
