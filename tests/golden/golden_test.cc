@@ -132,25 +132,25 @@ class GoldenEngram : public testing::Test {
  protected:
   ThreadPool pool_{1};
   const verify::LoadedModel model_ = verify::load_for_verify(kFolder, ops::ref_ops(), pool_);
-  const model::EngramHasher& hasher_ = model_.model.engram_hasher;
+  const model::EngramHashing& hashing_ = model_.model.engram_hashing;
   const Json golden_ = read_json("golden.json");
   const Json& engram_ = golden_.at("engram");
 };
 
 TEST_F(GoldenEngram, TheTokenMapHasTheRecordedDigest) {
-  std::vector<int32_t> map;
-  for (int32_t id = 0; id < model_.model.config.vocab_size; ++id)
-    map.push_back(hasher_.compress(id, /*is_image=*/false));
-  EXPECT_EQ(
-      sha256_hex(std::as_bytes(std::span(map))), engram_.at("token_map_int32le_sha256").as_string()
-  );
+  const View<const int32_t, 1>& map = hashing_.token_map;
+  const std::span ids(map.data, static_cast<std::size_t>(map.size()));
+  EXPECT_EQ(sha256_hex(std::as_bytes(ids)), engram_.at("token_map_int32le_sha256").as_string());
 }
 
 TEST_F(GoldenEngram, TheHashConstantsAreTheRecordedOnes) {
   std::vector<int64_t> primes, multipliers;
-  for (const model::EngramHash& hash : hasher_.layers()) {
-    primes.insert(primes.end(), hash.primes.begin(), hash.primes.end());
-    multipliers.insert(multipliers.end(), hash.multipliers.begin(), hash.multipliers.end());
+  const auto append = [](const View<const int64_t, 1>& from, std::vector<int64_t>& to) {
+    to.insert(to.end(), from.data, from.data + from.size());
+  };
+  for (const model::EngramHashConstants& hash : hashing_.layers) {
+    append(hash.primes, primes);
+    append(hash.multipliers, multipliers);
   }
   std::vector<int64_t> expected_primes, expected_multipliers;
   flatten(engram_.at("primes"), expected_primes);
@@ -161,14 +161,36 @@ TEST_F(GoldenEngram, TheHashConstantsAreTheRecordedOnes) {
 
 TEST_F(GoldenEngram, TheFirstPromptLooksUpTheRecordedRows) {
   const auto prompt = integers<int32_t>(golden_.at("cases").as_array()[0].at("prompt_ids"));
-  const auto lookups = static_cast<std::size_t>(model_.model.config.engram.rows_per_token());
-  std::vector<int32_t> newest_first;
-  std::vector<int64_t> rows;
-  for (const int32_t token : prompt) {
-    newest_first.insert(newest_first.begin(), hasher_.compress(token, /*is_image=*/false));
-    for (int64_t layer = 0; layer < std::ssize(hasher_.layers()); ++layer) {
-      rows.resize(rows.size() + lookups);
-      hasher_.rows(layer, newest_first, rows.data() + rows.size() - lookups);
+  const auto count = std::ssize(prompt);
+  const std::vector<ops::SequenceRows> sequence = {{.num_rows = count, .tokens = prompt.data()}};
+  const std::vector<int32_t> sequence_of(prompt.size(), 0);
+  std::vector<int64_t> positions(prompt.size());
+  std::iota(positions.begin(), positions.end(), int64_t{0});
+  const int64_t lookups = model_.model.config.engram.rows_per_token();
+  const auto layers = std::ssize(hashing_.layers);
+  std::vector<int64_t> rows(static_cast<std::size_t>(count * layers * lookups));
+  std::vector<int64_t> ids(static_cast<std::size_t>(count * lookups));
+  Arena scratch;
+  ops::Exec exec{pool_, scratch};
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const auto& hash = hashing_.layers[static_cast<std::size_t>(layer)];
+    ops::ref_ops().engram_hash(
+        exec,
+        {.ids = View<int64_t, 2>(ids.data(), count, lookups),
+         .token_map = hashing_.token_map,
+         .multipliers = hash.multipliers,
+         .primes = hash.primes,
+         .offsets = hash.offsets,
+         .pad = hashing_.pad,
+         .rows =
+             {.sequences = sequence,
+              .sequence_of = View<const int32_t, 1>(sequence_of.data(), count),
+              .positions = View<const int64_t, 1>(positions.data(), count),
+              .max_length = count}}
+    );
+    for (int64_t row = 0; row < count; ++row) {
+      const auto to = rows.begin() + (row * layers + layer) * lookups;
+      std::copy_n(ids.begin() + row * lookups, lookups, to);
     }
   }
   std::vector<int64_t> expected;

@@ -165,7 +165,9 @@ std::string describe(const SamplingParams& p) {
 /// Equal, but for the last bits of a double where it lies next to 0: the sum of the softmax has
 /// another order on the device.
 void expect_same_logprob(float found, float expected, const std::string& what) {
-  if (std::fabs(static_cast<double>(found) - expected) > 4e-15) EXPECT_EQ(found, expected) << what;
+  if (std::fabs(static_cast<double>(found) - expected) > 4e-15) {
+    EXPECT_EQ(found, expected) << what;
+  }
 }
 
 void expect_same(const Draw& found, const Draw& expected, const std::string& what) {
