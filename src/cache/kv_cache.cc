@@ -13,8 +13,13 @@ namespace di::cache {
 KvCache::KvCache(Layout layout, int64_t num_blocks, int64_t num_slots, const Memory& memory)
     : layout_(std::move(layout)),
       memory_(memory),
-      blocks_(memory.allocate(num_blocks * layout_.block_bytes, "the KV blocks")),
-      slots_(memory.allocate(num_slots * layout_.slot_bytes, "the state slots")),
+      blocks_(memory.allocate(
+          num_blocks * layout_.block_bytes,
+          "the KV cache; a shorter context or fewer sequences would help"
+      )),
+      slots_(memory.allocate(
+          num_slots * layout_.slot_bytes, "the KV cache; fewer sequences would help"
+      )),
       block_pool_(num_blocks),
       slot_pool_(num_slots) {}
 
