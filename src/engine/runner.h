@@ -15,8 +15,8 @@
 namespace di::engine {
 
 /// Runs steps in the order of their orders while the caller goes on. A step is launched as soon as
-/// the device takes one more, so that a device with a queue of its own goes from step to step without
-/// the processor.
+/// the device takes one more, so that a device with a queue of its own goes from step to step
+/// without the processor.
 ///
 /// Thread: submit() and collect() belong to one caller; the rest to the runner's own thread.
 class Runner {

@@ -1,10 +1,10 @@
 // What the tests of this room share: the default model, requests of all kinds, and how to run them.
 #pragma once
 
-#include <cstdlib>
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <random>

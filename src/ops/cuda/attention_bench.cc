@@ -1,3 +1,4 @@
+// Sparse attention at the real sizes: decode rows, verify rows and prefill, and the stores around it.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -1,10 +1,10 @@
 // Graph: a recorded stretch of a stream, played with one call.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <functional>
 #include <memory>
+
+#include <cuda_runtime_api.h>
 
 namespace di::ops::cuda {
 
