@@ -38,6 +38,7 @@ LIBRARY_HOMES = {
     "pcre2.h": ["text/"],
     "utf8proc.h": ["text/"],
     "immintrin.h": ["base/", "ops/cpu/", "bench/"],
+    "cuda": ["ops/cuda/", "sampling/cuda/"],
 }
 
 
