@@ -13,7 +13,8 @@ namespace di::ops::cuda::rows {
 
 inline constexpr int kProducers = 256;  // threads
 inline constexpr int kProducerWarps = kProducers / 32;
-inline constexpr int kThreads = kProducers + 256;
+inline constexpr int kConsumers = 128;  // threads of one half, each of which arrives by itself
+inline constexpr int kThreads = kProducers + 2 * kConsumers;
 inline constexpr int kProducerRegisters = 56;  // together 512 for each of 128 threads
 inline constexpr int kLeftRegisters = 208;
 inline constexpr int kRightRegisters = 192;
@@ -59,10 +60,10 @@ __device__ inline void initialise(Shared& shared) {
     }
   }
   barrier_init(&shared.queries_full, 4);
-  barrier_init(&shared.inverse_full, 4);
+  barrier_init(&shared.inverse_full, kConsumers);
   for (int i = 0; i < 2; ++i) {
-    barrier_init(&shared.weights_full[i], 4);
-    barrier_init(&shared.weights_empty[i], 4);
+    barrier_init(&shared.weights_full[i], kConsumers);
+    barrier_init(&shared.weights_empty[i], kConsumers);
   }
   barrier_init_fence();
 }
@@ -329,7 +330,7 @@ __device__ inline void consume_left(const AttentionCall& call, Shared& shared, i
         shared.decay[weights.slot][head] = running.decay[0];
         shared.decay[weights.slot][head + 8] = running.decay[1];
       }
-      warp_arrive(&shared.weights_full[weights.slot]);
+      barrier_arrive(&shared.weights_full[weights.slot]);
       weights.advance();
       if (block > 0) values.decay(running.decay[0], running.decay[1]);
       values.add(p, shared.keys[place.slot], block == 0);
@@ -345,7 +346,7 @@ __device__ inline void consume_left(const AttentionCall& call, Shared& shared, i
       inverse[side] = slots == 0 ? 0.0f : static_cast<float>(1 << kKeyShift) / denominator;
       if (lane % 4 == 0) shared.inverse[head + side * 8] = inverse[side];
     }
-    warp_arrive(&shared.inverse_full);
+    barrier_arrive(&shared.inverse_full);
     values.store(call, row, 0, inverse[0], inverse[1], thread);
   }
 }
@@ -382,7 +383,7 @@ __device__ inline void consume_right(const AttentionCall& call, Shared& shared, 
       }
       const float upper = shared.decay[weights.slot][head];
       const float lower = shared.decay[weights.slot][head + 8];
-      warp_arrive(&shared.weights_empty[weights.slot]);
+      barrier_arrive(&shared.weights_empty[weights.slot]);
       weights.advance();
       if (block > 0) values.decay(upper, lower);
       values.add(p, shared.keys[place.slot] + kHalfBytes, block == 0);
