@@ -1,4 +1,5 @@
-// Sparse attention at the real sizes: decode rows, verify rows and prefill, and the stores around it.
+// Sparse attention at the real sizes: decode rows, verify rows and prefill, and the stores around
+// it.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
