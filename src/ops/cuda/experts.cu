@@ -8,6 +8,7 @@
 #include "ops/cuda/expert_wide.cuh"
 #include "ops/cuda/experts.h"
 #include "ops/cuda/launch.h"
+#include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/shapes.h"
 #include "ops/cuda/tensor_map.h"
 
@@ -34,29 +35,6 @@ __global__ void __launch_bounds__(256) combine_experts(
       sum[i] += x[i];
   }
   store_vector(y + row * hidden + channel, pack(sum));
-}
-
-/// A launch that may begin while the kernel before it ends; the kernel waits for it by itself.
-template <class... Parameters, class... Values>
-void launch_early(
-    void (*kernel)(Parameters...),
-    dim3 grid,
-    int threads,
-    int shared,
-    cudaStream_t stream,
-    Values... values
-) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(shared);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  check(cudaLaunchKernelEx(&config, kernel, values...), "experts");
 }
 
 /// Checks one matrix of all experts and says where they lie.
@@ -106,7 +84,9 @@ void launch_narrow(Exec& exec, ExpertArguments& arguments, int64_t positions) {
   arguments.u_codes = exec.scratch.take<uint8_t>(positions * arguments.inner);
   arguments.u_scales = exec.scratch.take<uint8_t>(positions * arguments.inner / kScaleGroup);
   const dim3 grid(static_cast<unsigned>(num_sms() * NarrowExperts::kCtas));
-  launch_early(multiply_narrow, grid, NarrowExperts::kThreads, kBytes, exec.stream, arguments);
+  launch_overlapped(
+      "experts", multiply_narrow, grid, NarrowExperts::kThreads, kBytes, exec.stream, arguments
+  );
 }
 
 template <int N>
@@ -117,12 +97,15 @@ void launch_wide(Exec& exec, ExpertArguments& arguments, int rows, int64_t posit
   auto* x = exec.scratch.take<uint4>(positions * arguments.hidden / kVector);
   arguments.u_expanded = exec.scratch.take<uint8_t>(positions * arguments.inner * 2);
   const dim3 pieces(blocks_of(positions * arguments.hidden / 16, 256));
-  launch_early(expand_rows, pieces, 256, 0, exec.stream, arguments, rows, positions, x);
+  launch_overlapped(
+      "experts", expand_rows, pieces, 256, 0, exec.stream, arguments, rows, positions, x
+  );
   const auto map = [&](const void* data, int64_t cols) {
     return bf16_tile_map(data, positions, 1, cols, N);
   };
   const dim3 grid(static_cast<unsigned>(num_sms()));
-  launch_early(
+  launch_overlapped(
+      "experts",
       multiply_wide<Shape>,
       grid,
       Shape::kThreads,
@@ -190,7 +173,8 @@ void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
       break;
   }
   const dim3 grid(blocks_of(hidden, 256 * kVector), static_cast<unsigned>(rows));
-  launch_early(
+  launch_overlapped(
+      "experts",
       combine_experts,
       grid,
       256,

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "ops/cuda/launch.h"
+#include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/linear.h"
 #include "ops/cuda/linear_kernel.cuh"
 #include "ops/cuda/tensor_map.h"
@@ -13,29 +14,6 @@ namespace {
 
 /// Tokens whose activations should stay in the second-level cache while row tiles pass.
 constexpr int kTokenBlock = 2048;
-
-/// Launches a kernel that may start while its predecessor in the stream ends.
-template <class... Parameters, class... Arguments>
-void launch_overlapped(
-    void (*kernel)(Parameters...),
-    dim3 grid,
-    int threads,
-    int shared,
-    cudaStream_t stream,
-    const Arguments&... arguments
-) {
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(shared);
-  config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = 1;
-  check(cudaLaunchKernelEx(&config, kernel, arguments...), "a linear");
-}
 
 /// Q8 activations as bf16 (times 2^-16), 16 a thread.
 __global__ void expand_rows(const uint8_t* codes, const uint8_t* scales, int64_t pieces, uint4* x) {
@@ -76,7 +54,7 @@ void launch_add_slices(const LinearArgs& args, cudaStream_t stream) {
       static_cast<unsigned>(args.groups * args.group_tiles),
       static_cast<unsigned>(args.token_tiles)
   );
-  launch_overlapped(add_slices<T>, grid, 128, 0, stream, args);
+  launch_overlapped("a linear", add_slices<T>, grid, 128, 0, stream, args);
 }
 
 /// Runs one variant: the kernel, and the sum of slices where they are units of their own.
@@ -103,7 +81,9 @@ void launch(Exec& exec, LinearArgs args, const bf16* x, int64_t x_cols) {
     y_map = bf16_tile_map(args.y, args.tokens, 1, args.rows, T::N);
   }
   const dim3 grid(static_cast<unsigned>(std::min(args.units, num_sms())));
-  launch_overlapped(linear_kernel<T>, grid, T::threads, shared, exec.stream, args, x_map, y_map);
+  launch_overlapped(
+      "a linear", linear_kernel<T>, grid, T::threads, shared, exec.stream, args, x_map, y_map
+  );
   if (args.slices > 1) launch_add_slices<T>(args, exec.stream);
 }
 
@@ -189,6 +169,7 @@ void run_q8(Exec& exec, const LinearArgs& args) {
   const int64_t count = static_cast<int64_t>(args.tokens) * args.cols;
   bf16* x = exec.scratch.take<bf16>(count);
   launch_overlapped(
+      "a linear",
       expand_rows,
       dim3(static_cast<unsigned>(ceil_div(count / 16, 256))),
       256,
@@ -246,6 +227,7 @@ void linear(Exec& exec, const Linear& op) {
     const int64_t count = op.x.dim(0) * op.groups * x_cols;
     bf16* padded = exec.scratch.take<bf16>(count);
     launch_overlapped(
+        "a linear",
         pad_groups,
         dim3(static_cast<unsigned>(ceil_div(count, 256))),
         256,
