@@ -1,5 +1,6 @@
 #include "bench/synthetic_model.h"
 
+#include <algorithm>
 #include <random>
 
 #include <fmt/format.h>
@@ -15,7 +16,10 @@ namespace {
 using ops::Weight;
 using ops::WeightFormat;
 
-ModelConfig layers_of(const std::string& shape, int64_t num_layers) {
+/// Rows of embedding and head that have values of their own; the vocabulary without a head.
+constexpr int64_t kDistinctTokens = 1024;
+
+ModelConfig layers_of(const std::string& shape, int64_t num_layers, bool with_head) {
   if (shape != "v4.1-flash") {
     throw Error(
         ErrorCode::kInvalidArgument, fmt::format("unknown shape \"{}\"; there is v4.1-flash", shape)
@@ -23,7 +27,7 @@ ModelConfig layers_of(const std::string& shape, int64_t num_layers) {
   }
   ModelConfig config = v41_flash_config();
   config.num_hidden_layers = num_layers;
-  config.vocab_size = 1024;
+  if (!with_head) config.vocab_size = kDistinctTokens;
   config.attention.compress_ratios.assign(static_cast<std::size_t>(num_layers), 2);
   config.attention.kv_source_layer_ids = {0};
   config.indexer.index_source_layer_ids = {0};
@@ -86,13 +90,33 @@ class Builder {
   }
 
   View<const bf16, 2> embedding(int64_t rows, int64_t cols) {
-    return View<const bf16, 2>(keep(synthetic_activations(random_, rows * cols)), rows, cols);
+    return View<const bf16, 2>(keep(repeated_rows(rows, cols)), rows, cols);
+  }
+
+  /// Every token's row of the head; those of kDistinctTokens tokens over and over.
+  Weight head(int64_t rows, int64_t cols) {
+    const std::vector<bf16> values = repeated_rows(rows, cols);
+    const auto* data = reinterpret_cast<const std::byte*>(values.data());
+    const Weight raw{WeightFormat::kBf16, rows, cols, data, nullptr};
+    std::byte* memory = take(packed_bytes(raw));
+    pack(raw, memory);
+    return packed(raw, memory);
   }
 
   int64_t dense_bytes() const { return dense_bytes_; }
   int64_t dense_weights() const { return dense_weights_; }
 
  private:
+  std::vector<bf16> repeated_rows(int64_t rows, int64_t cols) {
+    std::vector<bf16> values = synthetic_activations(random_, kDistinctTokens * cols);
+    values.resize(static_cast<std::size_t>(rows * cols));
+    for (int64_t row = kDistinctTokens; row < rows; ++row) {
+      const auto from = values.begin() + row % kDistinctTokens * cols;
+      std::copy(from, from + cols, values.begin() + row * cols);
+    }
+    return values;
+  }
+
   /// A copy of `values` that lives as long as the model.
   template <class T>
   const T* keep(const std::vector<T>& values) {
@@ -207,10 +231,14 @@ model::MoeWeights moe(Builder& builder, const ModelConfig& config) {
 }  // namespace
 
 SyntheticModel synthetic_model(
-    const std::string& shape, const ops::OpTable& ops, ThreadPool& pool, int64_t num_layers
+    const std::string& shape,
+    const ops::OpTable& ops,
+    ThreadPool& pool,
+    int64_t num_layers,
+    bool with_head
 ) {
   SyntheticModel result;
-  const ModelConfig config = layers_of(shape, num_layers);
+  const ModelConfig config = layers_of(shape, num_layers, with_head);
   model::Model& model = result.model;
   model.config = config;
   model.roles = layer_roles(config);
@@ -232,7 +260,11 @@ SyntheticModel synthetic_model(
   result.dense_weights_per_layer = builder.dense_weights() / config.num_hidden_layers;
   model.weights.embed = builder.embedding(config.vocab_size, config.hidden_size);
   model.weights.norm = builder.norm(config.hidden_size);
-  model.weights.head.rows = config.vocab_size;
+  if (with_head) {
+    model.weights.head = builder.head(config.vocab_size, config.hidden_size);
+  } else {
+    model.weights.head.rows = config.vocab_size;
+  }
   return result;
 }
 

@@ -21,11 +21,16 @@ struct SyntheticModel {
 };
 
 /// A KV and index source of ratio 2 and layers that reuse both, of the shape called `shape`
-/// ("v4.1-flash"). No Engram, no drafts, no vision part, no head, a small vocabulary. Takes about
-/// 7.5 GB a layer; experts hold equal values in memory of their own.
-/// Throws Error{kInvalidArgument} for an unknown shape.
+/// ("v4.1-flash"). No Engram, no drafts, no vision part. Takes about 7.5 GB a layer; experts hold
+/// equal values in memory of their own. `with_head`: the release's vocabulary with embedding and
+/// head (2.6 GB more, rows of equal values in memory of their own), else a small vocabulary and no
+/// head. Throws Error{kInvalidArgument} for an unknown shape.
 SyntheticModel synthetic_model(
-    const std::string& shape, const ops::OpTable& ops, ThreadPool& pool, int64_t num_layers = 2
+    const std::string& shape,
+    const ops::OpTable& ops,
+    ThreadPool& pool,
+    int64_t num_layers = 2,
+    bool with_head = false
 );
 
 }  // namespace di::bench

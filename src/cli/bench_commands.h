@@ -10,6 +10,9 @@ namespace di::cli {
 /// `bench throughput` and `bench latency`: an engine under traffic.
 void add_serve_benches(CLI::App& bench);
 
+/// `bench step`: whole steps of a model on a device, without a scheduler.
+void add_step_bench(CLI::App& bench);
+
 /// Prints one result as a line.
 void print_line(const Json& result);
 

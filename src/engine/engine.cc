@@ -9,25 +9,10 @@
 
 #include "engine/admission.h"
 #include "engine/cache_size.h"
-#include "engine/model_device.h"
+#include "engine/make_device.h"
 #include "engine/state.h"
 
-#if DI_HAS_CUDA
-#include "engine/cuda/cuda_device.h"
-#endif
-
 namespace di::engine {
-
-namespace {
-
-std::unique_ptr<Device> make_device_for(const DeviceParts& parts) {
-#if DI_HAS_CUDA
-  if (!parts.ops.memory().is_host()) return std::make_unique<cuda::CudaDevice>(parts);
-#endif
-  return std::make_unique<ModelDevice>(parts);
-}
-
-}  // namespace
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Engine::~Engine() = default;
@@ -35,14 +20,14 @@ Engine::~Engine() = default;
 std::unique_ptr<Engine> Engine::open(
     const EngineOptions& options,
     const checkpoint::LoadProgress& progress,
-    const MakeDevice& make_device
+    const MakeDevice& custom_device
 ) {
   validate(options);
   auto state = std::make_unique<State>();
   state->options = options;
   auto checkpoint = state->preflight();
   state->loaded = load(std::move(checkpoint), *state->ops, *state->pool, progress);
-  state->build(make_device);
+  state->build(custom_device);
   return std::unique_ptr<Engine>(new Engine(std::move(state)));
 }
 
@@ -65,7 +50,7 @@ std::unique_ptr<checkpoint::Checkpoint> Engine::State::preflight() {
   return checkpoint;
 }
 
-void Engine::State::build(const MakeDevice& make_device) {
+void Engine::State::build(const MakeDevice& custom_device) {
   cache = std::make_unique<cache::KvCache>(
       cache::make_layout(loaded.model.config),
       cache_size.num_blocks,
@@ -89,7 +74,7 @@ void Engine::State::build(const MakeDevice& make_device) {
       steady_seconds()
   );
   const DeviceParts parts{loaded.model, *ops, *cache, *pool, replay, context};
-  runner = std::make_unique<Runner>(make_device ? make_device(parts) : make_device_for(parts));
+  runner = std::make_unique<Runner>(custom_device ? custom_device(parts) : make_device(parts));
 }
 
 void Engine::State::start_record(const std::string& folder) {

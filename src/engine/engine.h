@@ -35,12 +35,12 @@ using MakeDevice = std::function<std::unique_ptr<Device>(const DeviceParts&)>;
 class Engine {
  public:
   /// Checks the options, the model and the memory it will need within a second or two; then loads.
-  /// Throws Error for what is wrong; nothing is left behind then. `make_device`: for tests and
+  /// Throws Error for what is wrong; nothing is left behind then. `custom_device`: for tests and
   /// benchmarks that put something else in the place of the backend.
   static std::unique_ptr<Engine> open(
       const EngineOptions& options,
       const checkpoint::LoadProgress& progress = {},
-      const MakeDevice& make_device = {}
+      const MakeDevice& custom_device = {}
   );
 
   /// Drops what still runs, without outputs. Waits for steps in flight.

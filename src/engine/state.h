@@ -88,7 +88,7 @@ struct Engine::State {
   /// Checks everything that can be checked before a weight is read.
   std::unique_ptr<checkpoint::Checkpoint> preflight();
   /// Makes the parts that stand on the loaded model.
-  void build(const MakeDevice& make_device);
+  void build(const MakeDevice& custom_device);
   void start_record(const std::string& folder);
   std::optional<Refusal> check(const Request& request) const;
   void take(Request request);

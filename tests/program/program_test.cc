@@ -122,6 +122,18 @@ TEST(Program, InspectsModelAndMachine) {
   EXPECT_GT(json.at("memory").at("total").as_integer(), 0);
 }
 
+TEST(Program, TimesWholeSteps) {
+  const std::string sizes = " --sequences 1,3 --context 70 --rows 32 --num-steps 2";
+  const std::vector<Json> lines = json_lines(run("bench step" + sizes + kModel).output);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[2].at("phase").as_string(), "prefill");
+  EXPECT_EQ(lines[2].at("steps").as_integer(), 9);
+  EXPECT_EQ(lines[3].at("phase").as_string(), "decode");
+  EXPECT_EQ(lines[3].at("steps").as_integer(), 2);
+  for (const Json& line : lines)
+    EXPECT_GT(line.at("us").as_number(), 0);
+}
+
 TEST(Program, ReportsAFailedCaseByItsExitCode) {
   const fs::path folder =
       fs::temp_directory_path() / ("deepinfer_verify_" + std::to_string(getpid()));
