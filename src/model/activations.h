@@ -39,8 +39,12 @@ struct Pass {
   const ForwardOptions& options;
 
   Arena& arena() const { return exec.scratch; }
+  /// Draft stage s stands behind the backbone, as layer num_hidden_layers + s.
+  bool is_draft(int64_t l) const { return l >= model.config.num_hidden_layers; }
   const LayerWeights& layer(int64_t l) const {
-    return model.weights.layers[static_cast<std::size_t>(l)];
+    return is_draft(l) ? model.weights.draft
+                             ->stages[static_cast<std::size_t>(l - model.config.num_hidden_layers)]
+                       : model.weights.layers[static_cast<std::size_t>(l)];
   }
   const LayerRole& role(int64_t l) const { return model.roles[static_cast<std::size_t>(l)]; }
   /// Layers with compression rotate by the YaRN table, queries and window keys included.
@@ -58,6 +62,9 @@ void embed(const Pass& pass, Activations& act);
 void engram(const Pass& pass, int64_t l, Activations& act);
 /// This layer's column of the draft taps, when it is a draft target. draft_taps.cc
 void tap(const Pass& pass, int64_t l, Activations& act);
+/// The drafter's context: one vector for each row from its taps, and that vector's window keys in
+/// the ring of every draft stage. draft_context.cc
+void write_draft_context(const Pass& pass, const Activations& act);
 /// A sublayer's input: x = RMS(Σ_c A_c · h_c), and its Q8 form.
 struct SiteInput {
   View<bf16, 2> x;  // [rows, hidden_size]
@@ -78,12 +85,20 @@ void compress(const Pass& pass, int64_t l, const View<bf16, 2>& x, const Activat
 void select_entries(
     const Pass& pass, int64_t l, const View<bf16, 2>& x, const ops::Q8View& qr, Activations& act
 );
+/// Window records [rows, record_bytes] of the keys of x, not yet in the rings. attention.cc
+View<uint8_t, 2> window_records(
+    const Pass& pass, int64_t l, const ops::Q8View& x, const Activations& act
+);
 /// The attention sublayer [rows, hidden_size]. attention.cc
 View<bf16, 2> attention(const Pass& pass, int64_t l, const SiteInput& input, Activations& act);
 /// The mixture-of-experts sublayer [rows, hidden_size]. moe.cc
 View<bf16, 2> mixture_of_experts(
     const Pass& pass, int64_t l, const SiteInput& input, const Activations& act
 );
+/// One layer of the backbone or of the drafter. forward.cc
+void run_layer(const Pass& pass, int64_t l, Activations& act);
+/// The streams of the rows that want logits, collapsed [logit rows, hidden_size]. head.cc
+View<bf16, 2> final_collapse(const Pass& pass, const Activations& act);
 /// Final collapse, norm and head for the rows that want logits; the result is `y`
 /// [logit rows, vocab_size]. head.cc
 void logits(const Pass& pass, const Activations& act, const View<float, 2>& y);

@@ -6,7 +6,37 @@
 namespace di::model {
 namespace {
 
-/// This step's window records [rows, record_bytes], not yet in the rings.
+/// Attention of all heads over window and selection [rows, heads, head_dim], still rotated.
+View<bf16, 3> attend(
+    const Pass& pass,
+    int64_t l,
+    const View<bf16, 3>& q,
+    const View<uint8_t, 2>& records,
+    const Activations& act
+) {
+  const LayerRole& role = pass.role(l);
+  const bool has_entries = role.ratio > 0;
+  const auto o = pass.arena().array<bf16>(q.dim(0), q.dim(1), q.dim(2));
+  pass.ops.sparse_attention(
+      pass.exec,
+      {.o = o,
+       .q = q,
+       .window_records = records,
+       .ring = pass.cache.ring(l),
+       .window = pass.model.config.attention.sliding_window,
+       .block = pass.is_draft(l) ? act.rows->sequences.front().num_rows : 0,
+       .compressed = has_entries ? pass.cache.compressed(role.kv_source) : ops::PagedView{},
+       .format = pass.cache.layout().kv_format,
+       .selected = has_entries ? act.selected : View<int32_t, 2>{},
+       .sink = pass.layer(l).attn.attn_sink,
+       .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(q.dim(2)))),
+       .rows = act.rows->view()}
+  );
+  return o;
+}
+
+}  // namespace
+
 View<uint8_t, 2> window_records(
     const Pass& pass, int64_t l, const ops::Q8View& x, const Activations& act
 ) {
@@ -26,36 +56,6 @@ View<uint8_t, 2> window_records(
   return records;
 }
 
-/// Attention of all heads over window and selection [rows, heads, head_dim], still rotated.
-View<bf16, 3> attend(
-    const Pass& pass,
-    int64_t l,
-    const View<bf16, 3>& q,
-    const View<uint8_t, 2>& records,
-    const Activations& act
-) {
-  const LayerRole& role = pass.role(l);
-  const bool has_entries = role.ratio > 0;
-  const auto o = pass.arena().array<bf16>(q.dim(0), q.dim(1), q.dim(2));
-  pass.ops.sparse_attention(
-      pass.exec,
-      {.o = o,
-       .q = q,
-       .window_records = records,
-       .ring = pass.cache.ring(l),
-       .window = pass.model.config.attention.sliding_window,
-       .compressed = has_entries ? pass.cache.compressed(role.kv_source) : ops::PagedView{},
-       .format = pass.cache.layout().kv_format,
-       .selected = has_entries ? act.selected : View<int32_t, 2>{},
-       .sink = pass.layer(l).attn.attn_sink,
-       .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(q.dim(2)))),
-       .rows = act.rows->view()}
-  );
-  return o;
-}
-
-}  // namespace
-
 View<bf16, 2> attention(const Pass& pass, int64_t l, const SiteInput& input, Activations& act) {
   const AttentionConfig& config = pass.model.config.attention;
   const AttentionWeights& weights = pass.layer(l).attn;
@@ -71,9 +71,11 @@ View<bf16, 2> attention(const Pass& pass, int64_t l, const SiteInput& input, Act
   if (pass.role(l).is_index_source) select_entries(pass, l, input.x, qr_q8, act);
 
   const View<bf16, 3> o = attend(pass, l, q, records, act);
-  pass.ops.window_store(
-      pass.exec, {.ring = pass.cache.ring(l), .records = records, .rows = act.rows->view()}
-  );
+  if (!pass.is_draft(l)) {  // a draft leaves nothing behind
+    pass.ops.window_store(
+        pass.exec, {.ring = pass.cache.ring(l), .records = records, .rows = act.rows->view()}
+    );
+  }
   rotate(pass, l, o, positions, /*inverse=*/true);
   const View<const bf16, 2> o_flat(o.data, rows, config.query_size());
   const View<bf16, 2> low_rank = linear_bf16(pass, o_flat, weights.wo_a, config.o_groups);

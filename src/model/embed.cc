@@ -17,7 +17,7 @@ void take_memory(const Pass& pass, Activations& act) {
   act.mix.comb = arena.array<float>(rows, c, c);
   act.selected = arena.array<int32_t>(rows, config.indexer.index_topk);
   act.candidates = arena.array<int32_t>(rows, config.indexer.candidate_topk_blocks);
-  if (pass.options.draft_taps && config.draft.enabled()) {
+  if (pass.options.draft_context && config.draft.enabled()) {
     act.taps = arena.array<bf16>(rows, config.draft.num_targets() * config.hidden_size);
   }
 }

@@ -34,7 +34,8 @@ void enter_decoder(const Pass& pass, SiteInput& input, Activations& act) {
   keep(act.mix.pre);
   keep(act.mix.post);
   keep(act.mix.comb);
-  for (int64_t* rows : {act.h_next.dims, act.selected.dims, act.candidates.dims, act.taps.dims}) {
+  if (act.taps.data != nullptr) keep(act.taps);
+  for (int64_t* rows : {act.h_next.dims, act.selected.dims, act.candidates.dims}) {
     *rows = act.num_rows();
   }
 }
@@ -57,6 +58,8 @@ void expert_site(const Pass& pass, int64_t l, Activations& act) {
   expand(pass, mixture_of_experts(pass, l, input, act), act);
 }
 
+}  // namespace
+
 void run_layer(const Pass& pass, int64_t l, Activations& act) {
   if (pass.role(l).engram >= 0) engram(pass, l, act);
   observe(pass, "h_in", l, act.h);
@@ -67,8 +70,6 @@ void run_layer(const Pass& pass, int64_t l, Activations& act) {
   observe(pass, "h_out", l, act.h);
   observe(pass, "pre_out", l, act.a);
 }
-
-}  // namespace
 
 StepOutput run_placed(
     const Model& model,
@@ -92,6 +93,7 @@ StepOutput run_placed(
   observe(pass, "main_hidden", -1, act.taps);
   if (act.num_rows() > 0) {
     note_finite(pass, act);
+    if (options.draft_context && model.weights.draft) write_draft_context(pass, act);
     if (y.dim(0) > 0) logits(pass, act, y);
   }
   return {.logits = y, .finite = placed.finite};

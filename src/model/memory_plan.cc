@@ -29,6 +29,27 @@ int64_t scratch_bytes_per_row(const ModelConfig& config) {
   return streams + sublayer + config.hidden_size * 16;
 }
 
+/// What a row's draft context needs besides: taps, their Q8 form, and the projected vector.
+int64_t draft_context_bytes_per_row(const ModelConfig& config) {
+  const int64_t taps = config.draft.num_targets() * config.hidden_size;
+  return taps * 4 + config.hidden_size * 4 + config.attention.head_dim * 4;
+}
+
+/// What a drafted row needs besides: its collapsed streams, and what its confidence is made of.
+int64_t draft_bytes_per_row(const ModelConfig& config) {
+  return (3 * config.hidden_size + config.draft.dspark_markov_rank) * 2;
+}
+
+/// Activations of a pass over `limits.chunk` rows or of all sequences' drafts, whichever is more.
+int64_t scratch_bytes(const ModelConfig& config, const MemoryLimits& limits) {
+  const int64_t row = scratch_bytes_per_row(config);
+  if (limits.num_drafts == 0) return limits.chunk * row;
+  return std::max(
+      limits.chunk * (row + draft_context_bytes_per_row(config)),
+      limits.num_sequences * limits.num_drafts * (row + draft_bytes_per_row(config))
+  );
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(
@@ -37,16 +58,17 @@ MemoryPlan plan_memory(
   const ModelConfig& config = checkpoint.config();
   const cache::Layout layout = cache::make_layout(config);
   MemoryPlan plan;
-  plan.weights = weight_storage_bytes(checkpoint, ops);
+  plan.weights = weight_storage_bytes(checkpoint, ops, {.drafts = limits.num_drafts > 0});
   const int64_t num_blocks =
       limits.num_blocks > 0 ? limits.num_blocks
                             : limits.num_sequences * ceil_div(limits.context, cache::kBlockTokens);
   plan.blocks = num_blocks * layout.block_bytes;
   plan.slots = limits.num_sequences * layout.slot_bytes;
-  plan.scratch = limits.chunk * scratch_bytes_per_row(config);
+  plan.scratch = scratch_bytes(config, limits);
   const int64_t num_logit_rows =
       limits.num_logit_rows > 0 ? limits.num_logit_rows : limits.num_sequences;
-  plan.logits = num_logit_rows * config.vocab_size * static_cast<int64_t>(sizeof(float));
+  plan.logits = (num_logit_rows + limits.num_sequences * limits.num_drafts) * config.vocab_size *
+                static_cast<int64_t>(sizeof(float));
   return plan;
 }
 

@@ -17,6 +17,7 @@ struct MemoryLimits {
   int64_t chunk = 0;           ///< rows of a step at most
   int64_t num_blocks = 0;      ///< of the cache; 0: every sequence may fill its context
   int64_t num_logit_rows = 0;  ///< of a step at most; 0: one a sequence
+  int64_t num_drafts = 0;      ///< tokens that a sequence drafts at once; 0: no drafter is loaded
 };
 
 /// Bytes by purpose. Pages of the checkpoint that are read in place (embedding, Engram tables) are
@@ -26,7 +27,7 @@ struct MemoryPlan {
   int64_t blocks = 0;   ///< compressed KV and index keys
   int64_t slots = 0;    ///< window rings and carries
   int64_t scratch = 0;  ///< activations of one step, an estimate from above
-  int64_t logits = 0;   ///< one row a sequence
+  int64_t logits = 0;   ///< one row a sequence, and one for each draft
 
   int64_t total() const { return weights + blocks + slots + scratch + logits; }
 };

@@ -37,13 +37,15 @@ Model load_model(
     const std::vector<int32_t>& engram_token_map,
     const ops::OpTable& ops,
     ThreadPool& pool,
-    const checkpoint::LoadProgress& progress
+    const checkpoint::LoadProgress& progress,
+    const LoadOptions& options
 ) {
   Model model;
   model.config = checkpoint.config();
   model.roles = layer_roles(model.config);
+  model.roles.resize(static_cast<std::size_t>(model.config.num_layers()));
   keep_constants(model, engram_token_map, ops.memory());
-  model.weights = load_weights(checkpoint, ops, pool, progress);
+  model.weights = load_weights(checkpoint, ops, pool, progress, options);
   return model;
 }
 

@@ -31,7 +31,7 @@ struct EngramHashing {
 /// Everything about a model that no step changes.
 struct Model {
   ModelConfig config;
-  std::vector<LayerRole> roles;  ///< [num_hidden_layers]
+  std::vector<LayerRole> roles;  ///< [num_hidden_layers], then one for each draft stage
   Weights weights;
   EngramHashing engram_hashing;
   View<const float, 1> base_frequencies;  ///< rotary, layers without compression
@@ -40,19 +40,21 @@ struct Model {
 };
 
 /// Builds a model from an open checkpoint, which must outlive it. `engram_token_map` may be empty
-/// for a model without Engram.
+/// for a model without Engram. Without `options.drafts` the model cannot draft.
 Model load_model(
     const checkpoint::Checkpoint& checkpoint,
     const std::vector<int32_t>& engram_token_map,
     const ops::OpTable& ops,
     ThreadPool& pool,
-    const checkpoint::LoadProgress& progress
+    const checkpoint::LoadProgress& progress,
+    const LoadOptions& options = {}
 );
 
 /// What a pass runs with.
 struct ForwardOptions {
   Replay replay = {};
-  bool draft_taps = false;  ///< compute main_hidden, the drafter's input
+  bool draft_context = false;  ///< compute main_hidden, the drafter's input, and with a drafter
+                               ///< loaded write its context keys
   Observer* observer = nullptr;
 };
 

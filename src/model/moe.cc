@@ -9,9 +9,12 @@ View<bf16, 2> mixture_of_experts(
   const MoeConfig& config = pass.model.config.moe;
   const MoeWeights& weights = pass.layer(l).ffn;
   const int64_t rows = act.num_rows();
+  const int64_t experts_per_row = pass.is_draft(l)
+                                      ? pass.model.config.draft.dspark_num_experts_per_tok
+                                      : config.num_experts_per_tok;
 
-  const auto ids = pass.arena().array<int32_t>(rows, config.num_experts_per_tok);
-  const auto expert_weights = pass.arena().array<float>(rows, config.num_experts_per_tok);
+  const auto ids = pass.arena().array<int32_t>(rows, experts_per_row);
+  const auto expert_weights = pass.arena().array<float>(rows, experts_per_row);
   pass.ops.route(
       pass.exec,
       {.ids = ids,

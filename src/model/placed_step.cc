@@ -92,6 +92,22 @@ PlacedStep::PlacedStep(
   place(std::max(options.max_length, rows.max_length()), options.staging, exec);
 }
 
+PlacedStep::PlacedStep(
+    const Model& model, const DraftStep& step, const PlaceOptions& options, ops::Exec& exec
+)
+    : rows(draft_rows(step, options.replay)) {
+  const bf16* noise = model.weights.embed.row(model.config.draft.dspark_noise_token_id);
+  planned_given_.assign(static_cast<std::size_t>(rows.count()), noise);
+  for (const ops::SequenceRows& sequence : rows.sequences)
+    planned_given_[static_cast<std::size_t>(sequence.first_row)] = nullptr;
+  for (int64_t i = 0; i < step.length; ++i) {
+    for (const ops::SequenceRows& sequence : rows.sequences)
+      planned_logit_rows_.push_back(sequence.first_row + i);
+  }
+  planned_finite_.assign(rows.sequences.size(), 1);
+  place(rows.max_length(), options.staging, exec);
+}
+
 void PlacedStep::place(int64_t max_length, std::byte* staging, ops::Exec& exec) {
   using ops::Placer;
   const int64_t capacity = rows.placed_bytes() + (kept ? kept->placed_bytes() : 0) +

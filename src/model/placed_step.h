@@ -28,6 +28,11 @@ struct PlacedStep {
   /// Plans and places. Throws Error{kInvalidArgument} when the step asks for logits of rows that
   /// bounded replay skips.
   PlacedStep(const Model& model, const Step& step, const PlaceOptions& options, ops::Exec& exec);
+  /// The rows of a draft. Those behind the anchors are given the noise token's embedding; all get
+  /// logits, position by position: row i · sequences + s is draft i of sequence s.
+  PlacedStep(
+      const Model& model, const DraftStep& step, const PlaceOptions& options, ops::Exec& exec
+  );
   PlacedStep(const PlacedStep&) = delete;
 
   RowSet rows;                          ///< all rows

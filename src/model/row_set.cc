@@ -124,6 +124,26 @@ RowSet all_rows(const Step& step) {
   return rows;
 }
 
+RowSet draft_rows(const DraftStep& step, const Replay& replay) {
+  RowSet rows;
+  for (const DraftInput& input : step.sequences) {
+    const int64_t start = std::ssize(input.tokens) - 1;
+    rows.sequences.push_back(
+        {.first_row = rows.count(),
+         .num_rows = step.length,
+         .start = start,
+         .slot = input.slot,
+         .window_begin = replay_begin(replay, input.prompt_length),
+         .tokens = input.tokens.data()}
+    );
+    for (int64_t i = 0; i < step.length; ++i) {
+      rows.sequence_of.push_back(static_cast<int32_t>(rows.sequences.size() - 1));
+      rows.positions.push_back(start + i);
+    }
+  }
+  return rows;
+}
+
 RowSet rows_after_border(
     const Step& step, const Replay& replay, const RowSet& rows, std::vector<int64_t>& sources
 ) {

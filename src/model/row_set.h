@@ -59,6 +59,9 @@ struct RowSet {
 /// All rows of a step.
 RowSet all_rows(const Step& step);
 
+/// The rows of a draft: `length` a sequence, the anchor's and those of the noise behind it.
+RowSet draft_rows(const DraftStep& step, const Replay& replay);
+
 /// First position whose rows pass through the decoder layers in full.
 int64_t replay_begin(const Replay& replay, int64_t prompt_length);
 

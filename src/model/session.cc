@@ -18,21 +18,21 @@ Session::Session(
 )
     : model_(model), cache_(cache), ops_(ops), exec_(exec), options_(options), state_(cache) {}
 
+void Session::check_token(int32_t token) const {
+  if (token >= 0 && token < model_.config.vocab_size) return;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("token id {} is outside the vocabulary of {}", token, model_.config.vocab_size)
+  );
+}
+
 std::vector<float> Session::feed(
     std::span<const int32_t> tokens, LogitRows logits, const ImageRows& images
 ) {
   const int64_t start = std::ssize(tokens_);
   const int64_t end = start + std::ssize(tokens);
-  for (const int32_t token : tokens) {
-    if (token < 0 || token >= model_.config.vocab_size) {
-      throw Error(
-          ErrorCode::kInvalidArgument,
-          fmt::format(
-              "token id {} is outside the vocabulary of {}", token, model_.config.vocab_size
-          )
-      );
-    }
-  }
+  for (const int32_t token : tokens)
+    check_token(token);
   if (end > model_.config.max_position_embeddings) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -74,6 +74,26 @@ std::vector<float> Session::run(int64_t start, LogitRows logits, const ImageRows
        .embeddings = images.embeddings}
   );
   return ops::fetch(exec_, forward(model_, step, cache_, ops_, exec_, options_).logits);
+}
+
+Drafts Session::draft(int32_t anchor, int64_t length) {
+  check_token(anchor);
+  const Arena::Scope scope(exec_.scratch);
+  std::vector<int32_t> all = tokens_;
+  all.push_back(anchor);
+  const View<const int32_t, 1> tokens = ops::place(exec_, all);
+  const DraftStep step{
+      .sequences =
+          {{.tokens = {tokens.data, all.size()},
+            .slot = state_.slot(),
+            .prompt_length = prompt_length_}},
+      .anchors = View<const int32_t, 1>(tokens.row(std::ssize(tokens_)), 1),
+      .length = length};
+  const DraftOutput output = model::draft(model_, step, cache_, ops_, exec_, options_);
+  return {
+      ops::fetch(exec_, output.tokens),
+      ops::fetch(exec_, output.confidence),
+      ops::fetch(exec_, output.logits)};
 }
 
 }  // namespace di::model

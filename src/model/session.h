@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "model/model.h"
+#include "model/draft.h"
 
 namespace di::model {
 
@@ -43,11 +43,18 @@ class Session {
       const ImageRows& images = {}
   );
 
+  /// What the drafter guesses behind `anchor`, the token that follows all so far; the session stays
+  /// as it is. Its options ask for draft_context, and it has tokens.
+  /// Errors: as draft() has them; Error{kInvalidArgument} for an id outside the vocabulary.
+  Drafts draft(int32_t anchor, int64_t length);
+
   /// All tokens so far.
   const std::vector<int32_t>& tokens() const { return tokens_; }
   const cache::SequenceState& state() const { return state_; }
 
  private:
+  void check_token(int32_t token) const;
+
   /// The rows from `start` on, which are the newest tokens.
   std::vector<float> run(int64_t start, LogitRows logits, const ImageRows& images);
 

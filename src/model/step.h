@@ -57,6 +57,22 @@ struct Step {
   std::vector<SequenceInput> sequences;
 };
 
+/// One sequence that drafts. What it points to lies in the backend's memory until the draft is
+/// done.
+struct DraftInput {
+  std::span<const int32_t> tokens;  ///< from position 0 to the anchor, the token that no step was
+                                    ///< given yet; the context of all before it is in the rings
+  int64_t slot = 0;                 ///< state slot
+  int64_t prompt_length = 0;        ///< as in SequenceInput
+};
+
+/// Drafts of many sequences at once.
+struct DraftStep {
+  std::vector<DraftInput> sequences;
+  View<const int32_t, 1> anchors;  ///< [sequences]: the last of each one's tokens, side by side
+  int64_t length = 0;              ///< tokens to draft for each, 1 … cache::kRollbackTokens − 1
+};
+
 /// What a step yields, in the scratch of the backend's Exec.
 struct StepOutput {
   View<const float, 2> logits;    ///< [rows with logits, vocab_size], sequence by sequence

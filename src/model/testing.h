@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/isa.h"
-#include "model/model.h"
+#include "model/draft.h"
 #include "ops/place.h"
 
 #if DI_HAS_CUDA
@@ -52,7 +52,9 @@ class TestModel {
   TestModel(const std::string& folder, const ops::OpTable& ops)
       : ops_(ops),
         checkpoint_(checkpoint::Checkpoint::open(folder, pool_)),
-        model_(load_model(checkpoint_, token_map(checkpoint_.config()), ops, pool_, nullptr)) {}
+        model_(load_model(
+            checkpoint_, token_map(checkpoint_.config()), ops, pool_, nullptr, {.drafts = true}
+        )) {}
 
   const Model& model() const { return model_; }
   const ModelConfig& config() const { return model_.config; }
@@ -126,7 +128,7 @@ class Rig {
         pool_(num_threads),
         exec_(pool_, model.ops().memory()),
         cache_(cache::make_layout(model.config()), kBlocks, kSlots, model.ops().memory()),
-        options_{.replay = replay} {}
+        options_{.replay = replay, .draft_context = true} {}
 
   cache::KvCache& cache() { return cache_; }
 
@@ -167,12 +169,45 @@ class Rig {
     }
   }
 
+  /// Drafts of `length` tokens for lanes that were fed up to their next tokens, all at once; the
+  /// drafts of one lane behind those of another.
+  std::vector<Drafts> draft(const std::vector<Lane*>& lanes, int64_t length) {
+    const Arena::Scope scope(exec_->scratch);
+    std::vector<int32_t> anchors;
+    DraftStep step{.sequences = {}, .anchors = {}, .length = length};
+    for (const Lane* lane : lanes) {
+      const auto known = static_cast<std::size_t>(lane->fed + 1);
+      anchors.push_back(lane->timeline.tokens[known - 1]);
+      step.sequences.push_back(
+          {.tokens = placed(std::span(lane->timeline.tokens).first(known)),
+           .slot = lane->state.slot(),
+           .prompt_length = lane->timeline.prompt_length}
+      );
+    }
+    step.anchors = ops::place(*exec_, anchors);
+    const DraftOutput output =
+        model::draft(model_.model(), step, cache_, model_.ops(), *exec_, options_);
+    const std::vector<int32_t> tokens = ops::fetch(*exec_, output.tokens);
+    const std::vector<float> confidence = ops::fetch(*exec_, output.confidence);
+    const std::vector<float> logits = ops::fetch(*exec_, output.logits);
+    std::vector<Drafts> drafts(lanes.size());
+    for (std::size_t row = 0; row < tokens.size(); ++row) {
+      Drafts& of_lane = drafts[row % lanes.size()];
+      const auto vocab = static_cast<std::size_t>(model_.config().vocab_size);
+      const float* first = &logits[row * vocab];
+      of_lane.tokens.push_back(tokens[row]);
+      of_lane.confidence.push_back(confidence[row]);
+      of_lane.logits.insert(of_lane.logits.end(), first, first + vocab);
+    }
+    return drafts;
+  }
+
   /// Every byte of the caches that a later row of the lane could read.
   std::vector<std::byte> cache_bytes(const Lane& lane) {
     const auto cache = cache_.on_host(exec_->stream);
     std::vector<std::byte> bytes;
     const ModelConfig& config = model_.config();
-    for (int64_t l = 0; l < config.num_hidden_layers; ++l) {
+    for (int64_t l = 0; l < config.num_layers(); ++l) {
       const LayerRole& role = model_.model().roles[static_cast<std::size_t>(l)];
       append_window(*cache, lane, l, bytes);
       if (role.is_kv_source) append_entries(*cache, lane, l, role.ratio, bytes);

@@ -193,12 +193,16 @@ void bind_expert(
 }
 
 void bind_moe(
-    Binder& binder, MoeWeights& moe, const std::string& prefix, const ModelConfig& config
+    Binder& binder,
+    MoeWeights& moe,
+    const std::string& prefix,
+    const ModelConfig& config,
+    int64_t num_experts
 ) {
   binder.matrix(moe.gate, prefix + "gate", WeightFormat::kBf16);
   binder.vector(moe.bias, prefix + "gate.bias");
   if (config.vision) binder.vector(moe.bias_vl, prefix + "gate.bias_vl");
-  moe.experts.resize(static_cast<std::size_t>(config.moe.n_routed_experts));
+  moe.experts.resize(static_cast<std::size_t>(num_experts));
   for (std::size_t e = 0; e < moe.experts.size(); ++e) {
     bind_expert(binder, moe.experts[e], fmt::format("{}experts.{}", prefix, e), WeightFormat::kFp4);
   }
@@ -212,13 +216,27 @@ void bind_engram(Binder& binder, EngramWeights& engram, const std::string& prefi
   binder.vector(engram.k_weight, prefix + "k_weight");
 }
 
+/// What a backbone layer and a draft stage have in common.
+void bind_block(
+    Binder& binder,
+    LayerWeights& layer,
+    const std::string& prefix,
+    const ModelConfig& config,
+    int64_t num_experts
+) {
+  bind_site(binder, layer.hc_attn, prefix + "hc_attn");
+  binder.vector(layer.attn_norm, prefix + "attn_norm.weight");
+  bind_attention(binder, layer.attn, prefix + "attn.");
+  bind_site(binder, layer.hc_ffn, prefix + "hc_ffn");
+  binder.vector(layer.ffn_norm, prefix + "ffn_norm.weight");
+  bind_moe(binder, layer.ffn, prefix + "ffn.", config, num_experts);
+}
+
 void bind_layer(Binder& binder, LayerWeights& layer, const ModelConfig& config, int64_t l) {
   const LayerRole role = layer_role(config, l);
   const std::string prefix = fmt::format("layers.{}.", l);
   if (role.engram >= 0) bind_engram(binder, layer.engram.emplace(), prefix + "engram.");
-  bind_site(binder, layer.hc_attn, prefix + "hc_attn");
-  binder.vector(layer.attn_norm, prefix + "attn_norm.weight");
-  bind_attention(binder, layer.attn, prefix + "attn.");
+  bind_block(binder, layer, prefix, config, config.moe.n_routed_experts);
   if (role.is_kv_source) {
     bind_compressor(binder, layer.compressor.emplace(), prefix + "attn.", role.ratio);
   }
@@ -227,12 +245,28 @@ void bind_layer(Binder& binder, LayerWeights& layer, const ModelConfig& config, 
     binder.matrix(indexer.wq_b, prefix + "attn.indexer.wq_b", WeightFormat::kFp8);
     binder.matrix(indexer.weights_proj, prefix + "attn.indexer.weights_proj", WeightFormat::kBf16);
   }
-  bind_site(binder, layer.hc_ffn, prefix + "hc_ffn");
-  binder.vector(layer.ffn_norm, prefix + "ffn_norm.weight");
-  bind_moe(binder, layer.ffn, prefix + "ffn.", config);
 }
 
-void bind_model(Binder& binder, Weights& weights, const ModelConfig& config) {
+void bind_drafts(Binder& binder, DraftWeights& draft, const ModelConfig& config) {
+  binder.matrix(draft.main_proj, "mtp.0.main_proj", WeightFormat::kFp8);
+  binder.vector(draft.main_norm, "mtp.0.main_norm.weight");
+  const int64_t stages = config.draft.num_nextn_predict_layers;
+  draft.stages.resize(static_cast<std::size_t>(stages));
+  for (int64_t s = 0; s < stages; ++s) {
+    LayerWeights& stage = draft.stages[static_cast<std::size_t>(s)];
+    const std::string prefix = fmt::format("mtp.{}.", s);
+    bind_block(binder, stage, prefix, config, config.draft.dspark_n_routed_experts);
+  }
+  const std::string last = fmt::format("mtp.{}.", stages - 1);
+  binder.vector(draft.norm, last + "norm.weight");
+  binder.vector(draft.markov_embed, last + "markov_head.embed.weight");
+  binder.matrix(draft.markov_head, last + "markov_head.head", WeightFormat::kBf16);
+  binder.matrix(draft.confidence, last + "confidence_head.proj", WeightFormat::kBf16);
+}
+
+void bind_model(
+    Binder& binder, Weights& weights, const ModelConfig& config, const LoadOptions& options
+) {
   binder.vector(weights.embed, "embed.weight");
   weights.layers.resize(static_cast<std::size_t>(config.num_hidden_layers));
   for (int64_t l = 0; l < config.num_hidden_layers; ++l) {
@@ -240,14 +274,19 @@ void bind_model(Binder& binder, Weights& weights, const ModelConfig& config) {
   }
   binder.vector(weights.norm, "norm.weight");
   binder.matrix(weights.head, "head", WeightFormat::kBf16);
+  if (options.drafts && config.draft.enabled()) {
+    bind_drafts(binder, weights.draft.emplace(), config);
+  }
 }
 
 }  // namespace
 
-int64_t weight_storage_bytes(const Checkpoint& checkpoint, const ops::OpTable& ops) {
+int64_t weight_storage_bytes(
+    const Checkpoint& checkpoint, const ops::OpTable& ops, const LoadOptions& options
+) {
   Binder binder(checkpoint, ops);
   Weights weights;
-  bind_model(binder, weights, checkpoint.config());
+  bind_model(binder, weights, checkpoint.config(), options);
   return binder.storage_bytes();
 }
 
@@ -255,11 +294,12 @@ Weights load_weights(
     const Checkpoint& checkpoint,
     const ops::OpTable& ops,
     ThreadPool& pool,
-    const checkpoint::LoadProgress& progress
+    const checkpoint::LoadProgress& progress,
+    const LoadOptions& options
 ) {
   Binder binder(checkpoint, ops);
   Weights weights;
-  bind_model(binder, weights, checkpoint.config());
+  bind_model(binder, weights, checkpoint.config(), options);
   weights.storage_bytes = binder.storage_bytes();
   weights.storage = ops.memory().allocate(weights.storage_bytes, "the weights");
   binder.run(weights.storage.get(), pool, progress);

@@ -61,7 +61,7 @@ struct MoeWeights {
   ops::ExpertWeights shared_experts;
 };
 
-/// One backbone layer, parts in the order of its forward pass.
+/// One backbone layer or draft stage, parts in the order of its forward pass.
 struct LayerWeights {
   std::optional<EngramWeights> engram;
   SiteWeights hc_attn;
@@ -74,6 +74,17 @@ struct LayerWeights {
   MoeWeights ffn;
 };
 
+/// Of the drafter. Its embedding and head are the backbone's.
+struct DraftWeights {
+  ops::Weight main_proj;             ///< [hidden_size, targets · hidden_size]
+  View<const bf16, 1> main_norm;     ///< [hidden_size]
+  std::vector<LayerWeights> stages;  ///< with fewer experts, and without the optional parts
+  View<const bf16, 1> norm;          ///< [hidden_size]
+  View<const bf16, 2> markov_embed;  ///< [vocab_size, markov_rank]
+  ops::Weight markov_head;           ///< kBf16 [vocab_size, markov_rank]
+  ops::Weight confidence;            ///< kBf16 [1, hidden_size + markov_rank]
+};
+
 /// Owns what had to be copied or packed: everything, in a device's memory. What the processor's ops
 /// can read in place points into the checkpoint's mapping, which must outlive it.
 struct Weights {
@@ -81,13 +92,23 @@ struct Weights {
   std::vector<LayerWeights> layers;
   View<const bf16, 1> norm;  ///< [hidden_size]
   ops::Weight head;          ///< kBf16 [vocab_size, hidden_size]
+  std::optional<DraftWeights> draft;
 
   std::shared_ptr<std::byte> storage;  ///< one allocation for all copies; shared with nobody
   int64_t storage_bytes = 0;
 };
 
+/// Which parts of a checkpoint are loaded besides the backbone.
+struct LoadOptions {
+  bool drafts = false;  ///< the drafter, when the model has one
+};
+
 /// Bytes that load_weights will allocate for this backend: the packed matrices and small vectors.
-int64_t weight_storage_bytes(const checkpoint::Checkpoint& checkpoint, const ops::OpTable& ops);
+int64_t weight_storage_bytes(
+    const checkpoint::Checkpoint& checkpoint,
+    const ops::OpTable& ops,
+    const LoadOptions& options = {}
+);
 
 /// Binds every tensor of the text model, packing matrices where the backend wants its own layout.
 /// No value is changed. Throws Error{kOutOfMemory} with the numbers when the memory is refused.
@@ -95,7 +116,8 @@ Weights load_weights(
     const checkpoint::Checkpoint& checkpoint,
     const ops::OpTable& ops,
     ThreadPool& pool,
-    const checkpoint::LoadProgress& progress
+    const checkpoint::LoadProgress& progress,
+    const LoadOptions& options = {}
 );
 
 }  // namespace di::model

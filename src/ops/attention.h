@@ -51,13 +51,15 @@ struct CompressedStore {
 };
 
 /// One softmax over the window positions max(p − window + 1, window_begin) .. p and the selected
-/// compressed entries, with a sink in the denominator. K and V are the same record.
+/// compressed entries, with a sink in the denominator. K and V are the same record. In a draft
+/// block every row sees the same: the `window` positions before the block, and all of the block.
 struct SparseAttention {
   View<bf16, 3> o;                        // [rows, heads, dim]
   View<const bf16, 3> q;                  // [rows, heads, dim]
   View<const uint8_t, 2> window_records;  // [rows, record_bytes]: this step's rows
   RingView ring;                          // positions before this step
   int64_t window = 0;                     // positions visible at most, the row's own included
+  int64_t block = 0;                      // rows of each sequence's draft block; 0: no drafts
   PagedView compressed;                   // base == nullptr: no compressed part
   KvFormat format = KvFormat::kFp4;       // of `compressed`
   View<const int32_t, 2> selected;        // [rows, k] ascending entries; −1 = unused

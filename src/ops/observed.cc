@@ -58,6 +58,7 @@ OpTable observed(const OpTable& backend) {
   observe<"route", &OpTable::route, &Route::ids>(t);
   observe<"swiglu", &OpTable::swiglu, &SwiGlu::u>(t);
   observe<"experts", &OpTable::experts, &Experts::y>(t);
+  observe<"markov_round", &OpTable::markov_round, &MarkovRound::logits>(t);
   return t;
 }
 

@@ -7,6 +7,7 @@
 #include "base/isa.h"
 #include "ops/attention.h"
 #include "ops/compressor.h"
+#include "ops/draft.h"
 #include "ops/engram.h"
 #include "ops/exec.h"
 #include "ops/indexer.h"
@@ -64,6 +65,7 @@ struct OpTable {
   void (*route)(Exec&, const Route&);
   void (*swiglu)(Exec&, const SwiGlu&);
   void (*experts)(Exec&, const Experts&);
+  void (*markov_round)(Exec&, const MarkovRound&);
 };
 
 /// The oracle: scalar, double accumulation, the shortest code that is obviously right.

@@ -9,6 +9,16 @@ constexpr uint32_t kWeyl0 = 0x9E3779B9u;
 constexpr uint32_t kWeyl1 = 0xBB67AE85u;
 constexpr int kRounds = 10;
 
+uint64_t random_bits(uint64_t seed, int64_t position, Stream stream, uint32_t index) {
+  const auto low = [](uint64_t word) { return static_cast<uint32_t>(word); };
+  const auto high = [](uint64_t word) { return static_cast<uint32_t>(word >> 32); };
+  const auto at = static_cast<uint64_t>(position);
+  const std::array<uint32_t, 4> words = philox4x32(
+      {low(at), high(at), static_cast<uint32_t>(stream), index}, {low(seed), high(seed)}
+  );
+  return uint64_t{words[1]} << 32 | words[0];
+}
+
 }  // namespace
 
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
@@ -26,17 +36,12 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
   return counter;
 }
 
-double uniform(uint64_t seed, int64_t position, Stream stream) {
-  return static_cast<double>(derived_seed(seed, position, stream) >> 11) * 0x1p-53;
+double uniform(uint64_t seed, int64_t position, Stream stream, uint32_t index) {
+  return static_cast<double>(random_bits(seed, position, stream, index) >> 11) * 0x1p-53;
 }
 
 uint64_t derived_seed(uint64_t seed, int64_t index, Stream stream) {
-  const auto low = [](uint64_t word) { return static_cast<uint32_t>(word); };
-  const auto high = [](uint64_t word) { return static_cast<uint32_t>(word >> 32); };
-  const auto at = static_cast<uint64_t>(index);
-  const std::array<uint32_t, 4> words =
-      philox4x32({low(at), high(at), static_cast<uint32_t>(stream), 0}, {low(seed), high(seed)});
-  return uint64_t{words[1]} << 32 | words[0];
+  return random_bits(seed, index, stream, 0);
 }
 
 }  // namespace di::sampling

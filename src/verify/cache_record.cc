@@ -9,20 +9,27 @@ namespace {
 
 struct Target {
   const std::string& prefix;
+  int64_t backbone;  // layers
   Record& record;
+
+  Recorded& tensor(int64_t layer, const char* name) {
+    const bool is_draft = layer >= backbone;
+    const int64_t index = is_draft ? layer - backbone : layer;
+    return record[fmt::format("{}.{}{}.{}", prefix, is_draft ? "D" : "L", index, name)];
+  }
 
   /// Appends bytes to an integer tensor of rows.
   void append(int64_t layer, const char* name, const uint8_t* bytes, int64_t count) {
-    Recorded& tensor = record[fmt::format("{}.L{}.{}", prefix, layer, name)];
-    tensor.is_integer = true;
-    tensor.integers.insert(tensor.integers.end(), bytes, bytes + count);
-    if (tensor.shape.empty()) tensor.shape = {0, count};
-    ++tensor.shape[0];
+    Recorded& rows = tensor(layer, name);
+    rows.is_integer = true;
+    rows.integers.insert(rows.integers.end(), bytes, bytes + count);
+    if (rows.shape.empty()) rows.shape = {0, count};
+    ++rows.shape[0];
   }
   void append_floats(int64_t layer, const char* name, const float* values, int64_t count) {
-    Recorded& tensor = record[fmt::format("{}.L{}.{}", prefix, layer, name)];
-    tensor.floats.insert(tensor.floats.end(), values, values + count);
-    tensor.shape = {1, count};
+    Recorded& row = tensor(layer, name);
+    row.floats.insert(row.floats.end(), values, values + count);
+    row.shape = {1, count};
   }
 };
 
@@ -89,9 +96,9 @@ void record_caches(
     const model::Session& session,
     Record& record
 ) {
-  Target target{prefix, record};
+  Target target{prefix, model.config.num_hidden_layers, record};
   const int64_t tokens = std::ssize(session.tokens());
-  for (int64_t l = 0; l < model.config.num_hidden_layers; ++l) {
+  for (int64_t l = 0; l < model.config.num_layers(); ++l) {
     record_window(model, cache.ring(l), session.state().slot(), tokens, l, target);
     if (model.roles[static_cast<std::size_t>(l)].is_kv_source) {
       record_entries(model, cache, session.state(), tokens, l, target);

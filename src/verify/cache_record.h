@@ -8,7 +8,8 @@
 
 namespace di::verify {
 
-/// Adds `prefix`.L{l}.win_*, .ckv_*, .ik_*, .carry_* as they stand after the session's tokens.
+/// Adds `prefix`.L{l}.win_*, .ckv_*, .ik_*, .carry_* as they stand after the session's tokens, and
+/// `prefix`.D{s}.win_* of the draft stages.
 void record_caches(
     const std::string& prefix,
     const model::Model& model,

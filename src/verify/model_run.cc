@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "text/engram_token_map.h"
 #include "text/tokenizer.h"
 #include "verify/cache_record.h"
@@ -155,6 +156,31 @@ void append_logits(
   recorded.shape = {std::ssize(recorded.floats) / vocab, vocab};
 }
 
+/// The draft behind all tokens of the session so far, as tensors `name`.*.
+void record_draft(
+    const std::string& name,
+    model::Session& session,
+    int32_t anchor,
+    const ModelConfig& config,
+    Record& record
+) {
+  const int64_t length = config.draft.dspark_block_size;
+  model::Drafts drafts;
+  try {
+    drafts = session.draft(anchor, length);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kUnsupported) return;  // the case says that there is no draft
+    throw;
+  }
+  Recorded& tokens = record[name + ".tokens"];
+  tokens = {.integers = {anchor}, .shape = {length + 1}, .is_integer = true};
+  tokens.integers.insert(tokens.integers.end(), drafts.tokens.begin(), drafts.tokens.end());
+  record[name + ".confidence"] = {.floats = drafts.confidence, .shape = {length}};
+  record[name + ".logits"] = {.floats = drafts.logits, .shape = {length, config.vocab_size}};
+  record[name + ".pos"] = {
+      .integers = {std::ssize(session.tokens()) - 1}, .shape = {1}, .is_integer = true};
+}
+
 }  // namespace
 
 LoadedModel load_for_verify(const std::string& folder, const ops::OpTable& ops, ThreadPool& pool) {
@@ -165,7 +191,8 @@ LoadedModel load_for_verify(const std::string& folder, const ops::OpTable& ops, 
     const auto vocab_size = static_cast<int32_t>(checkpoint.config().vocab_size);
     token_map = text::build_engram_token_map(tokenizer, vocab_size).compressed;
   }
-  model::Model model = model::load_model(checkpoint, std::move(token_map), ops, pool, nullptr);
+  model::Model model =
+      model::load_model(checkpoint, std::move(token_map), ops, pool, nullptr, {.drafts = true});
   return {std::move(checkpoint), std::move(model)};
 }
 
@@ -193,7 +220,7 @@ Record run_case(
       cache,
       ops,
       exec,
-      {.replay = request.replay, .draft_taps = true, .observer = &recorder}
+      {.replay = request.replay, .draft_context = true, .observer = &recorder}
   );
   session.set_prompt_length(std::ssize(prompt));
 
@@ -219,9 +246,16 @@ Record run_case(
   }
   record_caches("cache", loaded.model, *cache.on_host(exec.stream), session, record);
 
-  recorder.begin("decode");
-  for (std::size_t i = 0; i + 1 < decode.size(); ++i) {
-    append_logits(record, "decode.logits", session.feed(std::span(decode).subspan(i, 1)), vocab);
+  for (std::size_t i = 0; i < decode.size(); ++i) {
+    recorder.begin("decode");
+    if (i > 0) {
+      const auto token = std::span(decode).subspan(i - 1, 1);
+      append_logits(record, "decode.logits", session.feed(token), vocab);
+    }
+    const std::string name = fmt::format("draft{}", i);
+    if (!request.drafts || !fixture.has(name + ".tokens")) continue;
+    recorder.begin(name);
+    record_draft(name, session, decode[i], loaded.model.config, record);
   }
   record_caches("cache_end", loaded.model, *cache.on_host(exec.stream), session, record);
   return record;

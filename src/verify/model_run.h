@@ -12,9 +12,9 @@ namespace di::verify {
 
 /// A recorded tensor: floats, or integers when `is_integer`.
 struct Recorded {
-  std::vector<float> floats;
-  std::vector<int64_t> integers;
-  std::vector<int64_t> shape;
+  std::vector<float> floats = {};
+  std::vector<int64_t> integers = {};
+  std::vector<int64_t> shape = {};
   bool is_integer = false;
 
   bool operator==(const Recorded&) const = default;
@@ -30,6 +30,7 @@ struct RunRequest {
   std::string decode_tokens = "decode.tokens";  ///< fed one by one after the prompt
   model::Replay replay = {};
   model::LogitRows prompt_logits = model::LogitRows::kAll;
+  bool drafts = false;  ///< draft, too, wherever the fixture has a draft
 };
 
 /// A model ready to run.
@@ -38,11 +39,11 @@ struct LoadedModel {
   model::Model model;
 };
 
-/// Opens and loads a checkpoint folder for a backend.
+/// Opens and loads a checkpoint folder for a backend, drafter included.
 LoadedModel load_for_verify(const std::string& folder, const ops::OpTable& ops, ThreadPool& pool);
 
-/// Prefill and teacher-forced decode. With `force`, `Record` holds what was computed from golden
-/// inputs, before it was replaced.
+/// Prefill, teacher-forced decode, and drafts from its anchors. With `force`, `Record` holds what
+/// was computed from golden inputs, before it was replaced.
 Record run_case(
     const LoadedModel& loaded, const RunRequest& request, const ops::OpTable& ops, ThreadPool& pool
 );

@@ -139,6 +139,14 @@ std::vector<bf16> by_kernels(
   return o;
 }
 
+/// Rows that every sequence has: a block of so many can be asked for.
+int64_t shortest_run(const SparseAttention& op) {
+  int64_t shortest = op.q.dim(0);
+  for (const SequenceRows& sequence : op.rows.sequences)
+    shortest = std::min(shortest, sequence.num_rows);
+  return shortest;
+}
+
 class AttentionOnCpu : public testing::TestWithParam<Shape> {};
 
 TEST_P(AttentionOnCpu, EqualsTheReferenceBitForBitWithAnyNumberOfThreads) {
@@ -170,6 +178,19 @@ TEST_P(AttentionOnCpu, GivesARowTheSameResultAloneAsInItsBatch) {
       alone.rows.positions = View<const int64_t, 1>(&op.rows.positions(row), 1);
       const std::vector<bf16> o = by_kernels(*kernels, 2, alone);
       EXPECT_EQ(std::memcmp(o.data(), &whole[static_cast<std::size_t>(row) * width], width * 2), 0);
+    }
+  }
+}
+
+TEST_P(AttentionOnCpu, DraftBlocksEqualTheReferenceBitForBit) {
+  for (unsigned seed = 200; seed < 212; ++seed) {
+    const RandomAttention random(seed, GetParam());
+    SparseAttention op = random.op();
+    op.block = shortest_run(op);
+    const std::vector<bf16> expected = by_reference(op);
+    for (const AttentionKernels* kernels : runnable()) {
+      for (const int threads : {1, 3})
+        EXPECT_EQ(by_kernels(*kernels, threads, op), expected) << "seed " << seed;
     }
   }
 }

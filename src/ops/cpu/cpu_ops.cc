@@ -3,6 +3,7 @@
 #include "base/isa.h"
 #include "ops/cpu/attention.h"
 #include "ops/cpu/by_rows.h"
+#include "ops/cpu/draft.h"
 #include "ops/cpu/experts.h"
 #include "ops/cpu/indexer.h"
 #include "ops/cpu/layout.h"
@@ -101,6 +102,7 @@ const OpTable& table(const char* isa) {
       .route = by_rows<Route, ref::route>,
       .swiglu = with<SwiGlu, kRows, cpu::swiglu>,
       .experts = experts<kLinear, kRows>,
+      .markov_round = with<MarkovRound, kLinear, cpu::markov_round>,
   };
   return kTable;
 }

@@ -28,6 +28,7 @@ AttentionCall call_of(const SparseAttention& op) {
       .window_records = op.window_records.data,
       .ring = op.ring,
       .window = static_cast<int>(op.window),
+      .block = static_cast<int>(op.block),
       .compressed = op.compressed,
       .fp8 = op.format == KvFormat::kFp8,
       .selected = op.selected.data,

@@ -15,6 +15,7 @@ struct AttentionCall {
   const uint8_t* window_records = nullptr;
   RingView ring;
   int window = 0;
+  int block = 0;  // SparseAttention::block
   PagedView compressed;
   bool fp8 = false;  // format of `compressed`
   const int32_t* selected = nullptr;
@@ -30,7 +31,7 @@ struct AttentionCall {
 
   /// Slots of the longest possible list in whole blocks, one at least.
   __host__ __device__ int rounded_slots() const {
-    const int slots = window + num_selected;
+    const int slots = window + block + num_selected;
     return slots <= kBlockKeys ? kBlockKeys : (slots + kBlockKeys - 1) / kBlockKeys * kBlockKeys;
   }
 };
@@ -66,9 +67,10 @@ class KeyList {
   __device__ KeyList(const AttentionCall& call, int row)
       : call_(call), selected_(call.selected + static_cast<int64_t>(row) * call.num_selected) {
     const SequenceRows& sequence = call.sequences[call.sequence_of[row]];
-    const int64_t position = call.positions[row];
-    const int64_t oldest = max(position - call.window + 1, max(sequence.window_begin, int64_t{0}));
-    window_ = static_cast<int>(max(position - oldest + 1, int64_t{0}));
+    const int64_t end = call.block > 0 ? sequence.start + call.block : call.positions[row] + 1;
+    const int64_t begin = end - call.block - call.window;
+    const int64_t oldest = max(begin, max(sequence.window_begin, int64_t{0}));
+    window_ = static_cast<int>(max(end - oldest, int64_t{0}));
     const auto length = static_cast<uint32_t>(call.ring.length);
     oldest_slot_ = static_cast<uint32_t>(oldest) % length;
     from_ring_ = static_cast<int>(min(max(sequence.start - oldest, int64_t{0}), int64_t{window_}));

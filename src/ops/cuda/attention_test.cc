@@ -52,6 +52,25 @@ TEST_P(AttentionOnCuda, AgreesWithTheReference) {
   }
 }
 
+TEST_P(AttentionOnCuda, SeesTheBlockOfADraft) {
+  DI_NEEDS_GPU();
+  Machine machine;
+  const bool exact = GetParam().dim != 512;
+  for (unsigned seed = 60; seed < 66; ++seed) {
+    RandomAttention random(seed, GetParam(), 2);
+    SparseAttention host = random.op();
+    host.block = host.q.dim(0);
+    for (const SequenceRows& sequence : host.rows.sequences)
+      host.block = std::min(host.block, sequence.num_rows);
+    const DeviceAttention device(random);
+    SparseAttention call = device.op();
+    call.block = host.block;
+    sparse_attention(machine.device(), call);
+    const double error = testing::relative_error(device.output(), by_reference(host));
+    EXPECT_LE(error, exact ? 0 : 2e-3) << "seed " << seed << ", block " << host.block;
+  }
+}
+
 TEST_P(AttentionOnCuda, GivesARowTheSameBitsAloneAndInAnyBatch) {
   DI_NEEDS_GPU();
   Machine machine;

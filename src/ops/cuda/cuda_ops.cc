@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ops/cuda/attention.h"
 #include "ops/cuda/compressor.h"
+#include "ops/cuda/draft.h"
 #include "ops/cuda/engram.h"
 #include "ops/cuda/experts.h"
 #include "ops/cuda/index_keys.h"
@@ -87,6 +88,7 @@ const OpTable& cuda_ops() {
       .route = cuda::route,
       .swiglu = cuda::swiglu,
       .experts = cuda::experts,
+      .markov_round = cuda::markov_round,
   };
   return kTable;
 }

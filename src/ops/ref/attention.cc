@@ -84,10 +84,10 @@ class HeadSoftmax {
 std::vector<AttentionEntry> list_attention_entries(const SparseAttention& op, int64_t row) {
   const SequenceRows& sequence =
       op.rows.sequences[static_cast<std::size_t>(op.rows.sequence_of(row))];
-  const int64_t position = op.rows.positions(row);
+  const int64_t end = op.block > 0 ? sequence.start + op.block : op.rows.positions(row) + 1;
+  const int64_t begin = (op.block > 0 ? sequence.start : end) - op.window;
   std::vector<AttentionEntry> list;
-  const int64_t oldest = std::max({position - op.window + 1, sequence.window_begin, int64_t{0}});
-  for (int64_t p = oldest; p <= position && op.window > 0; ++p) {
+  for (int64_t p = std::max({begin, sequence.window_begin, int64_t{0}}); p < end; ++p) {
     const auto* record = p >= sequence.start
                              ? op.window_records.row(sequence.first_row + p - sequence.start)
                              : reinterpret_cast<const uint8_t*>(op.ring.at(sequence.slot, p));

@@ -93,6 +93,9 @@ inline int64_t pieces(const SwiGlu& op) {
 inline int64_t pieces(const Experts& op) {
   return op.y.dim(0);
 }
+inline int64_t pieces(const MarkovRound& op) {
+  return op.logits.dim(0);
+}
 
 void embed(const Embed& op, RowRange range);
 void copy_rows(const CopyRows& op, RowRange range);
@@ -139,5 +142,8 @@ void window_store(const WindowStore& op, RowRange range);
 void route(const Route& op, RowRange range);
 void swiglu(const SwiGlu& op, RowRange range);
 void experts(const Experts& op, RowRange range);
+/// The embedding of the token before a row, which joins the row's features.
+const bf16* take_previous(const MarkovRound& op, int64_t row);
+void markov_round(const MarkovRound& op, RowRange range);
 
 }  // namespace di::ops::ref

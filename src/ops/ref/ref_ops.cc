@@ -51,6 +51,7 @@ const OpTable& ref_ops() {
       .route = serial<Route, ref::route>,
       .swiglu = serial<SwiGlu, ref::swiglu>,
       .experts = serial<Experts, ref::experts>,
+      .markov_round = serial<MarkovRound, ref::markov_round>,
   };
   return kTable;
 }

@@ -1,0 +1,417 @@
+// Verification keeps the target's law: by enumeration of every draft, schedule and coin for small
+// vocabularies, and by drawing. A schedule that looks at the draft it decides on must fail.
+#include "sampling/verification.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "sampling/philox.h"
+
+namespace di::sampling {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+using Law = std::vector<double>;
+
+/// A model over a small vocabulary: for every prefix a law of its own, made up on the way.
+class RandomModel {
+ public:
+  /// `sharpness`: 0 is uniform; greedy: every law is one token.
+  RandomModel(unsigned seed, int32_t vocab, double sharpness, bool greedy = false)
+      : random_(seed), vocab_(vocab), sharpness_(sharpness), greedy_(greedy) {}
+
+  const Law& behind(const Tokens& prefix) {
+    const auto [found, is_new] = laws_.try_emplace(prefix);
+    if (is_new) found->second = draw();
+    return found->second;
+  }
+  void set(const Tokens& prefix, const Law& law) { laws_[prefix] = law; }
+  int32_t vocab() const { return vocab_; }
+
+ private:
+  Law draw() {
+    Law law;
+    std::normal_distribution<double> normal;
+    for (int32_t token = 0; token < vocab_; ++token)
+      law.push_back(std::exp(sharpness_ * normal(random_)));
+    if (random_() % 4 == 0) law[random_() % law.size()] = 0;  // cut away
+    if (greedy_) {
+      const std::size_t best = std::max_element(law.begin(), law.end()) - law.begin();
+      std::fill(law.begin(), law.end(), 0.0);
+      law[best] = 1;
+    }
+    double sum = 0;
+    for (const double mass : law)
+      sum += mass;
+    for (double& mass : law)
+      mass /= sum;
+    return law;
+  }
+
+  std::mt19937 random_;
+  int32_t vocab_;
+  double sharpness_;
+  bool greedy_;
+  std::map<Tokens, Law> laws_;
+};
+
+/// Whether one more draft is verified, told the drafts verified so far and the next one.
+using Schedule = std::function<bool(const Tokens& before, int32_t next)>;
+
+/// The block of the first `k` of `drafts`, with the rows that verification sees.
+struct OwnedBlock {
+  OwnedBlock(RandomModel& target, RandomModel& drafter, const Tokens& all, std::size_t k)
+      : drafts(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(k)) {
+    for (std::size_t i = 0; i <= k; ++i) {
+      const Tokens prefix(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(i));
+      const Law& wanted = target.behind(prefix);
+      target_rows.insert(target_rows.end(), wanted.begin(), wanted.end());
+      if (i == k) break;
+      const Law& drafted = drafter.behind(prefix);
+      draft_rows.insert(draft_rows.end(), drafted.begin(), drafted.end());
+    }
+    const int64_t vocab = target.vocab();
+    block.drafts = drafts;
+    block.target = View<const double, 2>(target_rows.data(), k + 1, vocab);
+    if (k > 0) block.draft = View<const double, 2>(draft_rows.data(), k, vocab);
+  }
+  OwnedBlock(const OwnedBlock&) = delete;
+
+  Tokens drafts;
+  Law target_rows, draft_rows;
+  DraftBlock block;
+};
+
+/// The law of the first `length` tokens of a text, one entry for each string of tokens.
+using TextLaw = std::map<Tokens, double>;
+
+/// Adds `probability` times what the target makes of `prefix`, up to `length` tokens.
+void add_target(
+    RandomModel& target, const Tokens& prefix, std::size_t length, double probability, TextLaw& law
+) {
+  if (probability == 0) return;
+  if (prefix.size() == length) {
+    law[prefix] += probability;
+    return;
+  }
+  for (int32_t token = 0; token < target.vocab(); ++token) {
+    Tokens longer = prefix;
+    longer.push_back(token);
+    const double share = target.behind(prefix)[static_cast<std::size_t>(token)];
+    add_target(target, longer, length, probability * share, law);
+  }
+}
+
+/// Every outcome of one verified block, continued by the target to `length` tokens.
+void add_outcomes(
+    RandomModel& target,
+    RandomModel& drafter,
+    const Tokens& drafts,
+    std::size_t k,
+    std::size_t length,
+    double probability,
+    bool point_masses,
+    TextLaw& law
+) {
+  OwnedBlock owned(target, drafter, drafts, k);
+  if (point_masses) owned.block.draft = {};
+  const BlockOdds odds = block_odds(owned.block);
+  double left = probability;  // no longer length was accepted
+  for (int64_t accepted = static_cast<int64_t>(k); accepted >= 0; --accepted) {
+    const double share = odds.accept[static_cast<std::size_t>(accepted)];
+    double all = 0;
+    for (int32_t token = 0; token < target.vocab(); ++token)
+      all += next_mass(owned.block, odds, accepted, token);
+    for (int32_t token = 0; token < target.vocab() && share > 0 && all > 0; ++token) {
+      Tokens text(drafts.begin(), drafts.begin() + accepted);
+      text.push_back(token);
+      const double mass = next_mass(owned.block, odds, accepted, token) / all;
+      add_target(target, text, length, left * share * mass, law);
+    }
+    left *= 1 - share;
+  }
+}
+
+/// The law of texts of `most` + 1 tokens when up to `most` drafts are verified as `schedule` says.
+TextLaw text_law(
+    RandomModel& target,
+    RandomModel& drafter,
+    std::size_t most,
+    const Schedule& schedule,
+    bool point_masses = false
+) {
+  TextLaw law;
+  const std::function<void(const Tokens&, double)> draft = [&](const Tokens& drafts, double share) {
+    if (share == 0) return;
+    if (drafts.size() < most) {
+      for (int32_t token = 0; token < target.vocab(); ++token) {
+        Tokens longer = drafts;
+        longer.push_back(token);
+        draft(longer, share * drafter.behind(drafts)[static_cast<std::size_t>(token)]);
+      }
+      return;
+    }
+    std::size_t k = 0;
+    Tokens before;
+    while (k < most && schedule(before, drafts[k]))
+      before.push_back(drafts[k++]);
+    add_outcomes(target, drafter, drafts, k, most + 1, share, point_masses, law);
+  };
+  draft({}, 1);
+  return law;
+}
+
+double distance(const TextLaw& a, const TextLaw& b) {
+  double most = 0;
+  TextLaw all = a;
+  all.insert(b.begin(), b.end());
+  for (const auto& [text, unused] : all) {
+    const double left = a.contains(text) ? a.at(text) : 0;
+    const double right = b.contains(text) ? b.at(text) : 0;
+    most = std::max(most, std::abs(left - right));
+  }
+  return most;
+}
+
+TextLaw target_law(RandomModel& target, std::size_t length) {
+  TextLaw law;
+  add_target(target, {}, length, 1, law);
+  return law;
+}
+
+/// Schedule number `bits` of those that decide by the drafts before: one bit for each prefix.
+Schedule by_prefix(uint64_t bits, int32_t vocab) {
+  return [bits, vocab](const Tokens& before, int32_t) {
+    uint64_t first = 0, size = 1, at = 0;
+    for (const int32_t token : before) {
+      first += size;
+      size *= static_cast<uint64_t>(vocab);
+      at = at * static_cast<uint64_t>(vocab) + static_cast<uint64_t>(token);
+    }
+    return (bits >> (first + at) & 1) != 0;
+  };
+}
+
+constexpr double kExact = 1e-12;
+
+TEST(BlockVerification, KeepsTheLawUnderEverySchedule) {
+  struct Case {
+    int32_t vocab;
+    std::size_t most;
+    int bits;  // prefixes that a schedule decides on
+  };
+  for (const Case& c :
+       {Case{2, 1, 1}, Case{2, 2, 3}, Case{2, 3, 7}, Case{3, 2, 4}, Case{4, 2, 5}}) {
+    for (unsigned seed = 0; seed < 4; ++seed) {
+      RandomModel target(seed, c.vocab, 1.0);
+      RandomModel drafter(seed + 100, c.vocab, 0.7);
+      const TextLaw expected = target_law(target, c.most + 1);
+      for (uint64_t bits = 0; bits < uint64_t{1} << c.bits; ++bits) {
+        const TextLaw law = text_law(target, drafter, c.most, by_prefix(bits, c.vocab));
+        ASSERT_LT(distance(law, expected), kExact) << c.vocab << " tokens, schedule " << bits;
+      }
+    }
+  }
+}
+
+TEST(BlockVerification, KeepsTheLawOfLargerVocabularies) {
+  std::mt19937_64 random(1);
+  for (const int32_t vocab : {3, 5}) {
+    for (unsigned seed = 0; seed < 12; ++seed) {
+      RandomModel target(seed, vocab, 2.0);
+      RandomModel drafter(seed + 100, vocab, seed % 2 == 0 ? 2.0 : 0.2);
+      const TextLaw expected = target_law(target, 4);
+      const uint64_t bits = seed == 0 ? ~uint64_t{0} : random() | 1;
+      const TextLaw law = text_law(target, drafter, 3, by_prefix(bits, vocab));
+      ASSERT_LT(distance(law, expected), kExact) << vocab << " tokens, seed " << seed;
+    }
+  }
+}
+
+TEST(BlockVerification, KeepsTheLawBehindGreedyDrafts) {
+  for (unsigned seed = 0; seed < 10; ++seed) {
+    RandomModel target(seed, 4, 1.0);
+    RandomModel drafter(seed + 100, 4, 1.0, /*greedy=*/true);
+    const TextLaw expected = target_law(target, 4);
+    const TextLaw dense = text_law(target, drafter, 3, by_prefix(~uint64_t{0}, 4));
+    const TextLaw points = text_law(target, drafter, 3, by_prefix(~uint64_t{0}, 4), true);
+    EXPECT_LT(distance(dense, expected), kExact);
+    EXPECT_LT(distance(points, expected), kExact);
+  }
+}
+
+// The paper's counterexample: verify a draft only when it is token 0.
+TEST(BlockVerification, AScheduleThatLooksAheadChangesTheLaw) {
+  RandomModel target(0, 2, 0), drafter(0, 2, 0);
+  target.set({}, {0.7, 0.3});
+  drafter.set({}, {0.5, 0.5});
+  target.set({0}, {0.5, 0.5});
+  target.set({1}, {0.5, 0.5});
+  const Schedule anticipating = [](const Tokens&, int32_t next) { return next == 0; };
+  const TextLaw law = text_law(target, drafter, 1, anticipating);
+  EXPECT_NEAR(law.at({0, 0}) + law.at({0, 1}), 0.85, kExact);
+  EXPECT_NEAR(law.at({1, 0}) + law.at({1, 1}), 0.15, kExact);
+  for (unsigned seed = 0; seed < 5; ++seed) {
+    RandomModel other(seed, 3, 1.0), guess(seed + 100, 3, 1.0);
+    const TextLaw expected = target_law(other, 3);
+    EXPECT_GT(distance(text_law(other, guess, 2, anticipating), expected), 1e-3);
+  }
+}
+
+/// The mean number of accepted drafts when all are verified.
+double mean_accepted(RandomModel& target, RandomModel& drafter, const Tokens& so_far, bool block) {
+  constexpr std::size_t kMost = 3;
+  double mean = 0;
+  for (int32_t token = 0; so_far.size() < kMost && token < target.vocab(); ++token) {
+    Tokens longer = so_far;
+    longer.push_back(token);
+    mean += drafter.behind(so_far)[static_cast<std::size_t>(token)] *
+            mean_accepted(target, drafter, longer, block);
+  }
+  if (so_far.size() < kMost) return mean;
+  const OwnedBlock owned(target, drafter, so_far, kMost);
+  double left = 1;
+  if (block) {
+    const BlockOdds odds = block_odds(owned.block);
+    for (std::size_t length = kMost; length > 0; --length) {
+      mean += left * odds.accept[length] * static_cast<double>(length);
+      left *= 1 - odds.accept[length];
+    }
+    return mean;
+  }
+  for (std::size_t i = 0; i < kMost; ++i) {  // one after another
+    const auto row = static_cast<int64_t>(i);
+    left *= std::min(1.0, owned.block.target(row, so_far[i]) / owned.block.draft(row, so_far[i]));
+    mean += left;
+  }
+  return mean;
+}
+
+TEST(BlockVerification, AcceptsAtLeastWhatJudgingOneByOneDoes) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    RandomModel target(seed, 4, 1.0), drafter(seed + 100, 4, 1.0);
+    for (auto* model : {&target, &drafter})
+      model->behind({});
+    EXPECT_GE(
+        mean_accepted(target, drafter, {}, true), mean_accepted(target, drafter, {}, false) - kExact
+    );
+  }
+}
+
+TEST(BlockVerification, AcceptsEveryDraftOfTheTargetItself) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    RandomModel target(seed, 5, 1.0);
+    Tokens drafts;
+    for (int64_t i = 0; i < 4; ++i) {
+      const Law law = target.behind(drafts);
+      const double share = draft_share(seed, 7, i);
+      double sum = 0;
+      int32_t token = 0;
+      while (sum + law[static_cast<std::size_t>(token)] <= share)
+        sum += law[static_cast<std::size_t>(token++)];
+      drafts.push_back(token);
+    }
+    const OwnedBlock owned(target, target, drafts, 4);
+    EXPECT_EQ(verify_block(owned.block, seed, 7).accepted, 4);
+  }
+}
+
+/// A chain whose next token depends on the last one only.
+Law chain_law(const double (&rows)[3][3], int32_t last) {
+  return Law(rows[last], rows[last] + 3);
+}
+
+int32_t token_of(const Law& law, double share) {
+  double sum = 0;
+  for (std::size_t token = 0; token + 1 < law.size(); ++token) {
+    sum += law[token];
+    if (share < sum) return static_cast<int32_t>(token);
+  }
+  return static_cast<int32_t>(law.size() - 1);
+}
+
+// Many blocks of one text, with its own random numbers: the pairs of tokens have their law. It
+// would not hold if the numbers were counted by the position that they judge.
+TEST(BlockVerification, LongTextsHaveTheTargetsLaw) {
+  constexpr double kTarget[3][3] = {{0.2, 0.5, 0.3}, {0.6, 0.1, 0.3}, {0.25, 0.35, 0.4}};
+  constexpr double kDraft[3][3] = {{0.5, 0.3, 0.2}, {0.3, 0.3, 0.4}, {0.1, 0.8, 0.1}};
+  constexpr int64_t kTexts = 100'000;
+  double pairs[3][3] = {};
+  Tokens text = {0};
+  while (std::ssize(text) <= kTexts) {
+    const int64_t anchor = std::ssize(text) - 1;
+    const int64_t k = 1 + text.back();  // a schedule that looks at the text
+    Tokens drafts;
+    Law target_rows = chain_law(kTarget, text.back()), draft_rows;
+    for (int64_t i = 0; i < k; ++i) {
+      const int32_t last = drafts.empty() ? text.back() : drafts.back();
+      const Law law = chain_law(kDraft, last);
+      draft_rows.insert(draft_rows.end(), law.begin(), law.end());
+      drafts.push_back(token_of(law, draft_share(9, anchor, i)));
+      const Law next = chain_law(kTarget, drafts.back());
+      target_rows.insert(target_rows.end(), next.begin(), next.end());
+    }
+    const DraftBlock block{
+        .drafts = drafts,
+        .target = View<const double, 2>(target_rows.data(), k + 1, 3),
+        .draft = View<const double, 2>(draft_rows.data(), k, 3)};
+    const BlockVerdict verdict = verify_block(block, 9, anchor);
+    text.insert(text.end(), drafts.begin(), drafts.begin() + verdict.accepted);
+    text.push_back(verdict.token);
+  }
+  for (std::size_t i = 1; i < text.size(); ++i)
+    ++pairs[text[i - 1]][text[i]];
+  double chi_square = 0;  // of 6 degrees of freedom: above 22.46 once in a thousand seeds
+  for (int row = 0; row < 3; ++row) {
+    const double all = pairs[row][0] + pairs[row][1] + pairs[row][2];
+    for (int token = 0; token < 3; ++token) {
+      const double expected = all * kTarget[row][token];
+      chi_square += (pairs[row][token] - expected) * (pairs[row][token] - expected) / expected;
+    }
+  }
+  EXPECT_LT(chi_square, 22.46);
+}
+
+// With its position's own random number the target says the same whatever is drafted, even when the
+// schedule looks at drafts that it should not know.
+TEST(ExactSeedVerification, TextsDoNotDependOnDraftsOrSchedules) {
+  constexpr uint64_t kSeed = 5;
+  constexpr std::size_t kLength = 40;
+  RandomModel target(1, 5, 1.0);
+  const auto draw = [&](const Tokens& text) {
+    const auto position = static_cast<int64_t>(text.size());
+    return token_of(target.behind(text), uniform(kSeed, position, Stream::kTarget));
+  };
+  Tokens expected;
+  while (expected.size() < kLength)
+    expected.push_back(draw(expected));
+  std::mt19937 random(2);
+  int64_t accepted_in_all = 0;
+  for (int run = 0; run < 50; ++run) {
+    Tokens text;
+    while (text.size() < kLength) {
+      Tokens drafts, seen = text, draws;
+      while (drafts.size() < 5 && (drafts.empty() || drafts.back() != run % 5)) {
+        const bool guess = random() % 3 == 0;
+        drafts.push_back(guess ? static_cast<int32_t>(random() % 5) : draw(seen));
+        draws.push_back(draw(seen));
+        seen.push_back(drafts.back());
+      }
+      draws.push_back(draw(seen));
+      const int64_t accepted = accepted_drafts(drafts, draws);
+      accepted_in_all += accepted;
+      text.insert(text.end(), draws.begin(), draws.begin() + accepted + 1);
+    }
+    text.resize(kLength);
+    EXPECT_EQ(text, expected);
+  }
+  EXPECT_GT(accepted_in_all, 0);
+}
+
+}  // namespace
+}  // namespace di::sampling
