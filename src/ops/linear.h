@@ -1,6 +1,8 @@
 // Activation quantisation and the linear layers. Arithmetic: docs/numerics.md, "Linears".
 #pragma once
 
+#include <span>
+
 #include "ops/weight.h"
 #include "tensor/number_formats.h"
 #include "tensor/view.h"
@@ -42,6 +44,13 @@ struct Linear {
   Weight w;
   int64_t groups = 1;
   float y_factor = 1;  ///< bf16 results are multiplied by it and rounded again, unless it is 1
+};
+
+/// Products that do not depend on each other, for backends that save time by running them
+/// together: bit for bit those of linear_q8 and linear.
+struct LinearSet {
+  std::span<const LinearQ8> q8;
+  std::span<const Linear> plain;
 };
 
 }  // namespace di::ops

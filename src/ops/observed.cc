@@ -24,6 +24,14 @@ void run_observed(Exec& exec, const Op& op) {
   exec.observer->on_op(span);
 }
 
+/// A set is observed product by product.
+void run_observed_set(Exec& exec, const LinearSet& op) {
+  for (const LinearQ8& q8 : op.q8)
+    exec.observer->table().linear_q8(exec, q8);
+  for (const Linear& plain : op.plain)
+    exec.observer->table().linear(exec, plain);
+}
+
 template <Name kName, auto kEntry, auto kRows>
 void observe(OpTable& table) {
   table.*kEntry = run_observed<kName, kEntry, kRows>;
@@ -36,6 +44,7 @@ OpTable observed(const OpTable& backend) {
   observe<"quantize_fp8", &OpTable::quantize_fp8, &QuantizeFp8::x>(t);
   observe<"linear_q8", &OpTable::linear_q8, &LinearQ8::y>(t);
   observe<"linear", &OpTable::linear, &Linear::x>(t);
+  t.linear_set = run_observed_set;
   observe<"rms_norm", &OpTable::rms_norm, &RmsNorm::x>(t);
   observe<"rope", &OpTable::rope, &Rope::x>(t);
   observe<"engram_hash", &OpTable::engram_hash, &EngramHash::ids>(t);

@@ -83,6 +83,7 @@ TEST(ObservedOps, EveryEntryIsObserved) {
   EXPECT_NE(observed.quantize_fp8, plain.quantize_fp8);
   EXPECT_NE(observed.linear_q8, plain.linear_q8);
   EXPECT_NE(observed.linear, plain.linear);
+  EXPECT_NE(observed.linear_set, plain.linear_set);
   EXPECT_NE(observed.rms_norm, plain.rms_norm);
   EXPECT_NE(observed.rope, plain.rope);
   EXPECT_NE(observed.engram_lookup, plain.engram_lookup);

@@ -43,6 +43,7 @@ struct OpTable {
   void (*quantize_fp8)(Exec&, const QuantizeFp8&);
   void (*linear_q8)(Exec&, const LinearQ8&);
   void (*linear)(Exec&, const Linear&);
+  void (*linear_set)(Exec&, const LinearSet&);
   void (*rms_norm)(Exec&, const RmsNorm&);
   void (*rope)(Exec&, const Rope&);
   void (*engram_hash)(Exec&, const EngramHash&);

@@ -26,6 +26,14 @@ void with(Exec& exec, const Op& op) {
   kRun(kKernels, exec, op);
 }
 
+template <const cpu::Kernels& kLinear>
+void linear_set(Exec& exec, const LinearSet& op) {
+  for (const LinearQ8& q8 : op.q8)
+    cpu::linear_q8(kLinear, exec, q8);
+  for (const Linear& plain : op.plain)
+    cpu::linear(kLinear, exec, plain);
+}
+
 /// The projection is an ordinary linear; the rest of a site is a few numbers for each row.
 template <const cpu::Kernels& kLinear, const cpu::RowKernels& kRows>
 void mhc_mix(Exec& exec, const MhcMix& op) {
@@ -80,6 +88,7 @@ const OpTable& table(const char* isa) {
       .quantize_fp8 = with<QuantizeFp8, kRows, cpu::quantize_fp8>,
       .linear_q8 = with<LinearQ8, kLinear, cpu::linear_q8>,
       .linear = with<Linear, kLinear, cpu::linear>,
+      .linear_set = linear_set<kLinear>,
       .rms_norm = with<RmsNorm, kRows, cpu::rms_norm>,
       .rope = with<Rope, kRows, cpu::rope>,
       .engram_hash = by_rows<EngramHash, ref::engram_hash>,

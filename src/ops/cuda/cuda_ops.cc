@@ -66,6 +66,7 @@ const OpTable& cuda_ops() {
       .quantize_fp8 = cuda::quantize_fp8,
       .linear_q8 = cuda::linear_q8,
       .linear = cuda::linear,
+      .linear_set = cuda::linear_set,
       .rms_norm = cuda::rms_norm,
       .rope = cuda::rope,
       .engram_hash = cuda::engram_hash,

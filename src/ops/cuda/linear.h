@@ -23,4 +23,7 @@ void linear_q8(Exec& exec, const LinearQ8& op);
 /// OpTable::linear for packed kFp8 and kBf16 weights.
 void linear(Exec& exec, const Linear& op);
 
+/// OpTable::linear_set, for what those two take: one launch for all products of few rows.
+void linear_set(Exec& exec, const LinearSet& op);
+
 }  // namespace di::ops::cuda

@@ -60,11 +60,7 @@ __device__ void load_fragments(uint32_t block, int thread, uint32_t (&a)[4][4]) 
 #pragma unroll
     for (int group = 0; group < 2; ++group) {
       const uint4 q = load_shared_16(pieces + 2048 * group);
-      const uint32_t multiplier = multiplier_pair(m >> 8 * group & 255);
-      unpack_fp8(q.x, multiplier, a[2 * group][0], a[2 * group][1]);
-      unpack_fp8(q.y, multiplier, a[2 * group][2], a[2 * group][3]);
-      unpack_fp8(q.z, multiplier, a[2 * group + 1][0], a[2 * group + 1][1]);
-      unpack_fp8(q.w, multiplier, a[2 * group + 1][2], a[2 * group + 1][3]);
+      unpack_fp8_group(q, m >> 8 * group & 255, a[2 * group], a[2 * group + 1]);
     }
   } else {
 #pragma unroll

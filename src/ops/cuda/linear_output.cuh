@@ -23,9 +23,9 @@ struct RowPair {
   bool first, second;
 
   /// Those that a thread of the warpgroup of row tile `tile` holds.
-  __device__ RowPair(const LinearArgs& args, const LinearUnit& unit, int tile, int thread)
+  __device__ RowPair(const LinearArgs& args, int group, int tile, int thread)
       : row(tile * kBlockRows + thread / 32 * 16 + 2 * (thread % 32 / 4)) {
-    const int begin = unit.group * args.group_rows;
+    const int begin = group * args.group_rows;
     const int end = min(args.rows, begin + args.group_rows);
     first = row >= begin && row < end;
     second = row + 1 >= begin && row + 1 < end;
@@ -72,7 +72,7 @@ __device__ void write_tile(
     int thread,
     const float (&sum)[T::N / 2]
 ) {
-  const RowPair rows(args, unit, tile, thread);
+  const RowPair rows(args, unit.group, tile, thread);
   const int first = unit.token * T::N + 2 * (thread % 4);
   const bool plain = args.y_f32 == nullptr && args.rows % 2 == 0 && rows.first && rows.second;
   bf16* to = args.y + rows.row;
@@ -153,7 +153,7 @@ __global__ void add_slices(const __grid_constant__ LinearArgs args) {
     const float4 next = from[slice * (T::N / 8 * 128)];
     sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
   }
-  const RowPair rows(args, unit, tile, thread);
+  const RowPair rows(args, unit.group, tile, thread);
   write_output(args, rows, token, sum.x, sum.z);
   if (token + 1 < args.tokens) write_output(args, rows, token + 1, sum.y, sum.w);
 }

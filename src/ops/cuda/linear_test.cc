@@ -241,6 +241,20 @@ TEST_F(CudaLinearTest, BitsOfARowDoNotDependOnTheOthers) {
   }
 }
 
+TEST_F(CudaLinearTest, BitsOfARowOfGroupsDoNotDependOnTheOthers) {
+  DI_NEEDS_GPU();
+  const int64_t n = 512, k = 1024, groups = 4;
+  const DeviceWeight packed(plain_weight(random_, WeightFormat::kFp8, n, k));
+  const auto all = plain_rows(random_, 150 * groups * k);
+  const auto expected = run(nullptr, packed.weight(), all, groups, false);
+  for (const int64_t rows : {1, 4, 8, 40}) {
+    const std::vector<bf16> some(all.end() - rows * groups * k, all.end());
+    const auto found = run(nullptr, packed.weight(), some, groups, false);
+    EXPECT_EQ(std::memcmp(found.data(), &*(expected.end() - rows * n), found.size() * 4), 0)
+        << rows << " rows";
+  }
+}
+
 TEST_F(CudaLinearTest, BitsOfAPlainRowDoNotDependOnTheOthers) {
   DI_NEEDS_GPU();
   for (const int64_t k : {256, 5120}) {
@@ -255,6 +269,42 @@ TEST_F(CudaLinearTest, BitsOfAPlainRowDoNotDependOnTheOthers) {
       EXPECT_EQ(std::memcmp(found.data(), expected.data() + first * n, found.size() * 4), 0)
           << rows << " rows, " << k << " columns";
     }
+  }
+}
+
+TEST_F(CudaLinearTest, ASetGivesTheBitsOfItsProducts) {
+  DI_NEEDS_GPU();
+  const int64_t k = 1280;
+  const DeviceWeight wide(plain_weight(random_, WeightFormat::kFp8, 2048, k));
+  const DeviceWeight small(plain_weight(random_, WeightFormat::kFp8, 100, k));
+  const DeviceWeight plain(plain_weight(random_, WeightFormat::kBf16, 48, k));
+  for (const int64_t rows : {1, 3, 8, 20}) {
+    const Q8Rows q8 = plain_q8(random_, rows, k);
+    const std::vector<bf16> x = plain_rows(random_, rows * k);
+    const DeviceArray<uint8_t> codes(q8.codes);
+    const DeviceArray<uint8_t> scales(q8.scales);
+    const DeviceArray<bf16> device_x(x);
+    DeviceArray<bf16> y[2] = {DeviceArray<bf16>(rows * 2048), DeviceArray<bf16>(rows * 100)};
+    DeviceArray<float> y_f32(rows * 48);
+    for (DeviceArray<bf16>& array : y)
+      array.poison();
+    y_f32.poison();
+    const Q8View view{
+        View<const uint8_t, 2>(codes.data(), rows, k),
+        View<const uint8_t, 2>(scales.data(), rows, k / kScaleGroup)};
+    const LinearQ8 set[2] = {
+        {View<bf16, 2>(y[0].data(), rows, 2048), view, wide.weight()},
+        {View<bf16, 2>(y[1].data(), rows, 100), view, small.weight()}};
+    const Linear more[1] = {
+        {.y = {},
+         .y_f32 = View<float, 2>(y_f32.data(), rows, 48),
+         .x = View<const bf16, 2>(device_x.data(), rows, k),
+         .w = plain.weight()}};
+    Machine machine;
+    linear_set(machine.device(), {.q8 = set, .plain = more});
+    EXPECT_TRUE(same_bits(y[0].read(), run_q8(wide.weight(), q8))) << rows;
+    EXPECT_TRUE(same_bits(y[1].read(), run_q8(small.weight(), q8))) << rows;
+    EXPECT_EQ(y_f32.read(), run(nullptr, plain.weight(), x, 1, true)) << rows;
   }
 }
 

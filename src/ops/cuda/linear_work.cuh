@@ -1,33 +1,13 @@
-// What the parts of the linear kernel share: the op as all CTAs see it, how it is cut into units of
-// work, and the numbers and the shared memory of one kernel. The kernel: linear_kernel.cuh.
+// What the parts of the linear kernel share: how a product is cut into units of work, and the
+// numbers and the shared memory of one kernel. The kernel: linear_kernel.cuh.
 #pragma once
 
+#include "ops/cuda/linear_args.h"
 #include "ops/cuda/packing.h"
 #include "ops/cuda/pipeline.cuh"
 #include "tensor/number_formats.h"
 
 namespace di::ops::cuda {
-
-/// One product, as all CTAs see it.
-struct LinearArgs {
-  const std::byte* weights;
-  const uint8_t* codes;   ///< Q8 activations [tokens, cols]; unused when x comes by tensor loads
-  const uint8_t* scales;  ///< [tokens, cols / 32]
-  bf16* y;                ///< [tokens, rows], or nullptr
-  float* y_f32;           ///< [tokens, rows], or nullptr
-  float y_factor;
-  float unscale;  ///< puts back the powers of two of unpacking
-  int tokens, rows, cols;
-  int chunks;                    ///< of the packed form
-  int slice_chunks;              ///< of one slice
-  int slices;                    ///< that are units of their own; 1 when a unit adds all slices
-  float4* partial;               ///< sums of those slices (partial_place), if there are several
-  int groups, group_rows;        ///< Linear::groups, and the rows of one
-  int group_tiles;               ///< row tiles that a group touches, rounded up to whole CTAs
-  int token_tiles, token_block;  ///< token tiles, and how many of them stay together
-  int units;
-  bool stores_tiles;  ///< bf16 results leave as whole tiles, by tensor stores
-};
 
 /// One unit of work: a row tile for each of `consumers` warpgroups, N tokens, columns of one slice
 /// or of all.

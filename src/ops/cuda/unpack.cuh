@@ -77,6 +77,17 @@ __device__ inline void unpack_fp8(
   second = multiply_bf16x2((rotated & 0x87808780u) | (q << 4 & 0x00700070u), multiplier);
 }
 
+/// A thread's 16 bytes of FP8 weights, 32 columns, to the registers of two 64 × 16 fragments.
+__device__ inline void unpack_fp8_group(
+    const uint4& q, uint32_t field, uint32_t (&first)[4], uint32_t (&second)[4]
+) {
+  const uint32_t multiplier = multiplier_pair(field);
+  unpack_fp8(q.x, multiplier, first[0], first[1]);
+  unpack_fp8(q.y, multiplier, first[2], first[3]);
+  unpack_fp8(q.z, multiplier, second[0], second[1]);
+  unpack_fp8(q.w, multiplier, second[2], second[3]);
+}
+
 /// Sixteen E4M3 activation codes in the order of memory to sixteen bf16 in the order of memory, all
 /// with one scale. A NaN code makes all sixteen NaN: they belong to one row of one sum.
 __device__ inline void expand_activations(const uint4& codes, uint8_t scale, uint4 (&x)[2]) {

@@ -9,6 +9,13 @@ void serial(Exec&, const Op& op) {
   kRun(op, {0, ref::pieces(op)});
 }
 
+void linear_set(Exec& exec, const LinearSet& op) {
+  for (const LinearQ8& q8 : op.q8)
+    serial<LinearQ8, ref::linear_q8>(exec, q8);
+  for (const Linear& plain : op.plain)
+    serial<Linear, ref::linear>(exec, plain);
+}
+
 int64_t no_packing(WeightFormat, int64_t, int64_t) {
   return 0;
 }
@@ -29,6 +36,7 @@ const OpTable& ref_ops() {
       .quantize_fp8 = serial<QuantizeFp8, ref::quantize_fp8>,
       .linear_q8 = serial<LinearQ8, ref::linear_q8>,
       .linear = serial<Linear, ref::linear>,
+      .linear_set = linear_set,
       .rms_norm = serial<RmsNorm, ref::rms_norm>,
       .rope = serial<Rope, ref::rope>,
       .engram_hash = serial<EngramHash, ref::engram_hash>,

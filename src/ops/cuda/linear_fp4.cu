@@ -1,0 +1,8 @@
+#include "ops/cuda/linear_variants.cuh"
+
+namespace di::ops::cuda {
+
+template void run_rows<WeightFormat::kFp4>(Exec&, const LinearArgs&);
+template void run_codes<WeightFormat::kFp4>(Exec&, const LinearArgs&);
+
+}  // namespace di::ops::cuda

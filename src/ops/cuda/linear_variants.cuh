@@ -1,0 +1,125 @@
+// How a linear becomes a launch: which instantiation of the linear kernel runs so many rows of one
+// weight format. linear_FORMAT.cu instantiate this, a format each: they take long to compile.
+#pragma once
+
+#include <algorithm>
+
+#include "base/math.h"
+#include "ops/cuda/launch.h"
+#include "ops/cuda/launch_overlapped.cuh"
+#include "ops/cuda/linear_kernel.cuh"
+#include "ops/cuda/linear_variants.h"
+#include "ops/cuda/tensor_map.h"
+
+namespace di::ops::cuda {
+namespace {
+
+/// Tokens whose activations should stay in the second-level cache while row tiles pass.
+constexpr int kTokenBlock = 2048;
+
+/// Whether bf16 results can leave as whole tiles.
+bool can_store_tiles(const LinearArgs& args) {
+  return args.slices == 1 && args.y_f32 == nullptr && args.rows % 8 == 0 &&
+         reinterpret_cast<uintptr_t>(args.y) % 16 == 0 &&
+         (args.groups == 1 || args.group_rows % kBlockRows == 0);
+}
+
+/// Adds the slices' sums that a variant left in scratch.
+template <class T>
+void launch_add_slices(const LinearArgs& args, cudaStream_t stream) {
+  const dim3 grid(
+      static_cast<unsigned>(ceil_div(std::min(args.tokens, T::N), 8)),
+      static_cast<unsigned>(args.groups * args.group_tiles),
+      static_cast<unsigned>(args.token_tiles)
+  );
+  launch_overlapped("a linear", add_slices<T>, grid, 128, 0, stream, args);
+}
+
+/// Runs one variant: the kernel, and the sum of slices where they are units of their own.
+template <class T>
+void launch(Exec& exec, LinearArgs args) {
+  static const int shared = allow_shared_memory(linear_kernel<T>, T::shared_bytes);
+  if constexpr (T::add_slices) args.slices = 1;
+  const bool shares_tiles = args.groups > 1 && args.group_rows % kBlockRows != 0;
+  const int64_t tiles = row_tiles(args.group_rows) + (shares_tiles ? 1 : 0);
+  args.group_tiles = static_cast<int>(align_up(tiles, T::consumers));
+  args.token_tiles = static_cast<int>(ceil_div(args.tokens, T::N));
+  args.token_block = std::min(args.token_tiles, std::max(1, kTokenBlock / T::N));
+  args.units = args.groups * args.group_tiles / T::consumers * args.token_tiles * args.slices;
+  const Arena::Scope scope(exec.scratch);
+  if (args.slices > 1) {
+    const int64_t pieces = int64_t{args.token_tiles} * args.groups * args.group_tiles * args.slices;
+    args.partial = exec.scratch.take<float4>(pieces * (T::N / 8 * 128));
+  }
+  CUtensorMap x_map{};
+  CUtensorMap y_map{};
+  if constexpr (!T::q8) x_map = bf16_tile_map(args.x, args.tokens, args.groups, args.x_cols, T::N);
+  if (T::y_bytes != 0 && can_store_tiles(args)) {
+    args.stores_tiles = true;
+    y_map = bf16_tile_map(args.y, args.tokens, 1, args.rows, T::N);
+  }
+  const dim3 grid(static_cast<unsigned>(std::min(args.units, num_sms())));
+  launch_overlapped(
+      "a linear", linear_kernel<T>, grid, T::threads, shared, exec.stream, args, x_map, y_map
+  );
+  if (args.slices > 1) launch_add_slices<T>(args, exec.stream);
+}
+
+/// Up to 64 tokens: four row tiles a CTA, one token tile, slices as units of their own.
+template <WeightFormat kFormat>
+void run_few(Exec& exec, const LinearArgs& args) {
+  if (args.tokens <= 8) {
+    launch<LinearTraits<kFormat, 8, 4, false, false>>(exec, args);
+  } else if (args.tokens <= 16) {
+    launch<LinearTraits<kFormat, 16, 4, false, false>>(exec, args);
+  } else if (args.tokens <= 32) {
+    launch<LinearTraits<kFormat, 32, 4, false, false>>(exec, args);
+  } else {
+    launch<LinearTraits<kFormat, 64, 4, false, false>>(exec, args);
+  }
+}
+
+/// Rounds of the device's CTAs over units of two row tiles and so many tokens, times what one
+/// costs.
+int64_t cost(const LinearArgs& args, int64_t tokens) {
+  const int64_t sets = args.groups * ceil_div(row_tiles(args.group_rows), 2);
+  return ceil_div(sets * ceil_div(args.tokens, tokens), num_sms()) * (tokens + 32);
+}
+
+/// More tokens: two row tiles a CTA, which adds its slices in registers.
+template <WeightFormat kFormat>
+void run_many(Exec& exec, const LinearArgs& args) {
+  if (args.slices > 1) {
+    if (cost(args, 64) < cost(args, 128)) {
+      launch<LinearTraits<kFormat, 64, 2, false, true>>(exec, args);
+    } else {
+      launch<LinearTraits<kFormat, 128, 2, false, true>>(exec, args);
+    }
+  } else if (cost(args, 128) < cost(args, 256)) {
+    launch<LinearTraits<kFormat, 128, 2, false, false>>(exec, args);
+  } else {
+    launch<LinearTraits<kFormat, 256, 2, false, false>>(exec, args);
+  }
+}
+
+}  // namespace
+
+template <WeightFormat kFormat>
+void run_rows(Exec& exec, const LinearArgs& args) {
+  if (args.tokens <= 64) {
+    run_few<kFormat>(exec, args);
+  } else {
+    run_many<kFormat>(exec, args);
+  }
+}
+
+template <WeightFormat kFormat>
+void run_codes(Exec& exec, const LinearArgs& args) {
+  if (args.tokens <= 8) {
+    launch<LinearTraits<kFormat, 8, 4, true, false>>(exec, args);
+  } else {
+    launch<LinearTraits<kFormat, 16, 4, true, false>>(exec, args);
+  }
+}
+
+}  // namespace di::ops::cuda
