@@ -33,6 +33,11 @@ TEST(Philox, LaysOutSeedPositionAndStreamAsDocumented) {
   EXPECT_EQ(
       uniform(kSeed, kPosition, Stream::kTarget), static_cast<double>(target_bits >> 11) * 0x1p-53
   );
+  const auto draft = philox4x32({0x22334455u, 0x11u, 1, 4}, {0x89abcdefu, 0x01234567u});
+  const uint64_t draft_bits = uint64_t{draft[1]} << 32 | draft[0];
+  EXPECT_EQ(
+      uniform(kSeed, kPosition, Stream::kDraft, 4), static_cast<double>(draft_bits >> 11) * 0x1p-53
+  );
 }
 
 TEST(Philox, GivesUniformNumbersBelowOne) {
