@@ -12,13 +12,12 @@
 namespace di::ops::cuda {
 namespace {
 
-constexpr int kThreads = 1024;  // pairs of a block, and experts at most
+constexpr int kThreads = static_cast<int>(kListedPairs);  // of a block; experts at most
 constexpr int kWarps = kThreads / 32;
 
 struct Arguments {
   const int32_t* ids;
   const float* weights;
-  int32_t* block_counts;  // [blocks, experts]; not used by a single block
   ExpertLists lists;
   int rows;
   int k;
@@ -41,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) count_pairs(Arguments op) {
   if (expert >= 0) atomicAdd(&count[expert], 1);
   __syncthreads();
   if (threadIdx.x < op.experts)
-    op.block_counts[blockIdx.x * op.experts + threadIdx.x] = count[threadIdx.x];
+    op.lists.block_counts[blockIdx.x * op.experts + threadIdx.x] = count[threadIdx.x];
 }
 
 /// Σ of the values of all threads before this one. Every thread of the block calls it.
@@ -117,21 +116,28 @@ __global__ void __launch_bounds__(kThreads) place_pairs(Arguments op) {
     } else {
       for (int block = 0; block < gridDim.x; ++block) {
         if (block == blockIdx.x) earlier = count;
-        count += op.block_counts[block * op.experts + thread];
+        count += op.lists.block_counts[block * op.experts + thread];
       }
     }
   }
   const int start = exclusive_sum(count, warp_sums);
   begin[thread] = start + earlier;
   __syncthreads();
-  if (expert >= 0) {
-    const int position = begin[expert] + rank;
-    op.lists.target[position] = pair / op.k * (op.k + 1) + pair % op.k;
-    op.lists.weight[position] = op.weights[pair];
+  if (pair < op.rows * op.k) {
+    const int target = pair / op.k * (op.k + 1) + pair % op.k;
+    const int position = expert >= 0 ? begin[expert] + rank : -1;
+    op.lists.position[target] = position;
+    if (position >= 0) {
+      op.lists.target[position] = target;
+      op.lists.weight[position] = op.weights[pair];
+    }
   }
   for (int row = pair; row < op.rows; row += gridDim.x * kThreads) {
-    op.lists.target[op.rows * op.k + row] = row * (op.k + 1) + op.k;
-    op.lists.weight[op.rows * op.k + row] = 1.0f;
+    const int target = row * (op.k + 1) + op.k;
+    const int position = op.rows * op.k + row;
+    op.lists.position[target] = position;
+    op.lists.target[position] = target;
+    op.lists.weight[position] = 1.0f;
   }
 
   if (blockIdx.x != 0) return;
@@ -146,12 +152,13 @@ __global__ void __launch_bounds__(kThreads) place_pairs(Arguments op) {
 
 }  // namespace
 
-ExpertLists list_experts(
+void list_experts(
     Exec& exec,
     const View<const int32_t, 2>& ids,
     const View<const float, 2>& weights,
     int64_t experts,
-    int64_t tile_rows
+    int64_t tile_rows,
+    const ExpertLists& lists
 ) {
   const int64_t rows = ids.dim(0);
   const int64_t k = ids.dim(1);
@@ -163,19 +170,11 @@ ExpertLists list_experts(
             std::to_string(experts) + " and " + std::to_string(rows * (k + 1))
     );
   }
-  ExpertLists lists;
-  lists.max_tiles = std::min(experts, pairs) + pairs / tile_rows + rows / tile_rows + 1;
-  lists.target = exec.scratch.take<int32_t>(rows * (k + 1));
-  lists.weight = exec.scratch.take<float>(rows * (k + 1));
-  lists.tiles = exec.scratch.take<TokenTile>(lists.max_tiles);
-  lists.num_tiles = exec.scratch.take<int32_t>(1);
-  lists.counters = exec.scratch.take<int32_t>(1 + lists.max_tiles);
   const auto blocks =
       static_cast<unsigned>(std::max<int64_t>(1, (pairs + kThreads - 1) / kThreads));
   const Arguments arguments{
       .ids = ids.data,
       .weights = weights.data,
-      .block_counts = exec.scratch.take<int32_t>(blocks * experts),
       .lists = lists,
       .rows = static_cast<int>(rows),
       .k = static_cast<int>(k),
@@ -187,7 +186,6 @@ ExpertLists list_experts(
   }
   place_pairs<<<blocks, kThreads, 0, exec.stream>>>(arguments);
   check_launch("place_pairs");
-  return lists;
 }
 
 }  // namespace di::ops::cuda

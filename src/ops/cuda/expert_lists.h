@@ -2,6 +2,7 @@
 // tiles for the grouped matrix multiplications.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ops/exec.h"
@@ -22,22 +23,48 @@ struct TokenTile {
 struct ExpertLists {
   int32_t* target = nullptr;     ///< [rows · (k + 1)]: row · (k + 1) + slot; the shared slot is k
   float* weight = nullptr;       ///< [rows · (k + 1)]: the routing weight; 1 for the shared expert
+  int32_t* position = nullptr;   ///< [rows, k + 1]: where a slot stands in the lists; -1: nowhere
   TokenTile* tiles = nullptr;    ///< [max_tiles]: the shared expert's first, then in list order
   int32_t* num_tiles = nullptr;  ///< [1]
   int32_t* counters = nullptr;   ///< [1 + max_tiles]: zeros, for whoever works on the tiles
   int64_t max_tiles = 0;
+  int32_t* block_counts = nullptr;  ///< for the sort alone
 };
 
-/// Sorts `ids` [rows, k]; ids outside of [0, experts) are left out. No tile holds more than
-/// `tile_rows` rows (a multiple of 8), and the tiles of one expert differ by less than eight rows
-/// but for the last. The result depends on the operands alone. Throws kUnsupported beyond 1024
-/// experts or 2^30 pairs.
-ExpertLists list_experts(
+/// Pairs that a block of the sort places.
+inline constexpr int64_t kListedPairs = 1024;
+
+/// The lists' memory for `rows` rows of `k` experts each, from an Arena or whatever counts like
+/// one.
+template <class Scratch>
+ExpertLists take_lists(
+    Scratch& scratch, int64_t rows, int64_t k, int64_t experts, int64_t tile_rows
+) {
+  const int64_t pairs = rows * k;
+  ExpertLists lists;
+  lists.max_tiles = std::min(experts, pairs) + pairs / tile_rows + rows / tile_rows + 1;
+  lists.target = scratch.template take<int32_t>(rows * (k + 1));
+  lists.weight = scratch.template take<float>(rows * (k + 1));
+  lists.position = scratch.template take<int32_t>(rows * (k + 1));
+  lists.tiles = scratch.template take<TokenTile>(lists.max_tiles);
+  lists.num_tiles = scratch.template take<int32_t>(1);
+  lists.counters = scratch.template take<int32_t>(1 + lists.max_tiles);
+  const int64_t blocks = std::max<int64_t>(1, (pairs + kListedPairs - 1) / kListedPairs);
+  if (blocks > 1) lists.block_counts = scratch.template take<int32_t>(blocks * experts);
+  return lists;
+}
+
+/// Sorts `ids` [rows, k] into `lists`, which take_lists() took for the same numbers; ids outside of
+/// [0, experts) are left out. No tile holds more than `tile_rows` rows (a multiple of 8), and the
+/// tiles of one expert differ by less than eight rows but for the last. The result depends on the
+/// operands alone. Throws kUnsupported beyond 1024 experts or 2^30 pairs.
+void list_experts(
     Exec& exec,
     const View<const int32_t, 2>& ids,
     const View<const float, 2>& weights,
     int64_t experts,
-    int64_t tile_rows
+    int64_t tile_rows,
+    const ExpertLists& lists
 );
 
 }  // namespace di::ops::cuda

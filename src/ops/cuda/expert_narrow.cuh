@@ -44,7 +44,6 @@ struct NarrowMemory {
   alignas(1024) uint8_t tokens[Shape::kTokenSlots][Shape::kTokenSlotBytes];
   alignas(128) uint8_t weights[Shape::kWeightSlots][kWeightSlotBytes];
   alignas(16) uint8_t stage[Shape::kMaxTokens * kStagePitch];
-  int32_t target[Shape::kItemSlots][Shape::kMaxTokens];
   float weight[Shape::kItemSlots][Shape::kMaxTokens];
   int32_t source[Shape::kMaxTokens];  ///< row of the operand, for the converters alone
   WorkItem items[Shape::kItemSlots];
@@ -56,15 +55,15 @@ struct NarrowMemory {
   __device__ void init_barriers() {
     for (int i = 0; i < Shape::kItemSlots; ++i) {
       barrier_init(&item_full[i], 1);
-      barrier_init(&item_empty[i], kConsumerWarps);
+      barrier_init(&item_empty[i], kConsumers);
     }
     for (int i = 0; i < Shape::kWeightSlots; ++i) {
       barrier_init(&weights_full[i], 1);
-      barrier_init(&weights_empty[i], kConsumerWarps);
+      barrier_init(&weights_empty[i], kConsumers);
     }
     for (int i = 0; i < Shape::kTokenSlots; ++i) {
-      barrier_init(&tokens_full[i], Shape::kConverterWarps);
-      barrier_init(&tokens_empty[i], kConsumerWarps);
+      barrier_init(&tokens_full[i], Shape::kConverters);
+      barrier_init(&tokens_empty[i], kConsumers);
     }
     barrier_init_fence();
   }
@@ -120,10 +119,9 @@ class Converter {
   __device__ void list_tokens(const WorkItem& item, int slot) {
     named_barrier(kConverterBarrier, Shape::kConverters);  // nobody reads `source` any more
     for (int t = thread_; t < item.count; t += Shape::kConverters) {
-      const int target = op_.lists.target[item.begin + t];
-      memory_.target[slot][t] = target;
-      memory_.weight[slot][t] = op_.lists.weight[item.begin + t];
-      memory_.source[t] = item.phase == 1 ? target / (op_.k + 1) : item.begin + t;
+      const int position = item.begin + t;
+      memory_.weight[slot][t] = op_.lists.weight[position];
+      memory_.source[t] = item.phase == 1 ? op_.lists.target[position] / (op_.k + 1) : position;
     }
     if (item.phase == 2 && thread_ == 0) wait_for_phase_1(op_, item.tile);
     named_barrier(kConverterBarrier, Shape::kConverters);
@@ -148,8 +146,7 @@ class Converter {
         store(i, chunk);
         load(i, chunk + chunks_of_slot_);
       }
-      __syncwarp();
-      if (thread_ % 32 == 0) barrier_arrive(&memory_.tokens_full[place_.slot]);
+      barrier_arrive(&memory_.tokens_full[place_.slot]);
       place_.advance();
     }
   }
@@ -232,8 +229,7 @@ class NarrowConsumer {
         case 32: work<32>(item); break;
         default: work<64>(item); break;
       }
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) barrier_arrive(&memory_.item_empty[items.slot]);
+      barrier_arrive(&memory_.item_empty[items.slot]);
       items.advance();
     }
   }
@@ -254,7 +250,7 @@ class NarrowConsumer {
       const Q8Activations put{op_};
       finish_gate_up<N>(op_, item, d, memory_.weight[slot_], memory_.stage, put);
     } else {
-      finish_down<N>(op_, item, d, memory_.target[slot_]);
+      finish_down<N>(op_, item, d);
     }
   }
 
@@ -313,8 +309,7 @@ class NarrowConsumer {
   /// Gives back the slot where `place` stands.
   template <int Slots>
   static __device__ __forceinline__ void release(uint64_t* empty, RingPlace<Slots>& place) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(&empty[place.slot]);
+    barrier_arrive(&empty[place.slot]);
     place.advance();
   }
 

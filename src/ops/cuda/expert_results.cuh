@@ -105,10 +105,10 @@ __device__ __forceinline__ void finish_gate_up(
   }
 }
 
-/// Phase 2: results to the rows' slots. `target` as in ExpertLists, in shared memory.
+/// Phase 2: results to their positions.
 template <int N>
 __device__ __forceinline__ void finish_down(
-    const ExpertArguments& op, const WorkItem& item, const float (&d)[N / 2], const int32_t* target
+    const ExpertArguments& op, const WorkItem& item, const float (&d)[N / 2]
 ) {
   const ConsumerPlace at = ConsumerPlace::now();
   const int row_tile = 2 * item.unit + at.group;
@@ -118,19 +118,15 @@ __device__ __forceinline__ void finish_down(
   for (int i = 0; i < N / 4; ++i) {
     const int token = result_token(at, i);
     if (token >= item.count) continue;
-    const int64_t row = target[token];
-    *reinterpret_cast<uint32_t*>(op.parts + row * op.hidden + channel) = result_pair<N>(d, i);
+    const int64_t position = item.begin + token;
+    *reinterpret_cast<uint32_t*>(op.parts + position * op.hidden + channel) = result_pair<N>(d, i);
   }
 }
 
 /// The same by way of `stage`, which is this warpgroup's own, so that whole lines leave.
 template <int N>
 __device__ __forceinline__ void finish_down_staged(
-    const ExpertArguments& op,
-    const WorkItem& item,
-    const float (&d)[N / 2],
-    const int32_t* target,
-    uint8_t* stage
+    const ExpertArguments& op, const WorkItem& item, const float (&d)[N / 2], uint8_t* stage
 ) {
   const ConsumerPlace at = ConsumerPlace::now();
   const int offset = 2 * (16 * at.warp() + 2 * at.row_pair());
@@ -145,8 +141,8 @@ __device__ __forceinline__ void finish_down_staged(
   const int channel = kBlockRows * (2 * item.unit + at.group) + kVector * octet;
   if (channel >= op.hidden) return;
   for (int token = at.thread / 8; token < item.count; token += 16) {
-    const int64_t row = target[token];
-    *reinterpret_cast<uint4*>(op.parts + row * op.hidden + channel) =
+    const int64_t position = item.begin + token;
+    *reinterpret_cast<uint4*>(op.parts + position * op.hidden + channel) =
         *reinterpret_cast<const uint4*>(stage + token * kStagePitch + 16 * octet);
   }
 }

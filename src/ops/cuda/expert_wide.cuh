@@ -36,7 +36,6 @@ struct WideMemory {
   alignas(1024) uint8_t tokens[Shape::kTokenSlots][Shape::kTokenSlotBytes];
   alignas(128) uint8_t weights[Shape::kWeightSlots][kWeightSlotBytes];
   alignas(16) uint8_t stage[2][Shape::kMaxTokens * kStagePitch];  ///< one for each warpgroup
-  int32_t target[Shape::kMaxTokens];
   float weight[Shape::kMaxTokens];
   uint64_t weights_full[Shape::kWeightSlots], weights_empty[Shape::kWeightSlots];
   uint64_t tokens_full[Shape::kTokenSlots], tokens_empty[Shape::kTokenSlots];
@@ -45,11 +44,11 @@ struct WideMemory {
   __device__ void init_barriers() {
     for (int i = 0; i < Shape::kWeightSlots; ++i) {
       barrier_init(&weights_full[i], 1);
-      barrier_init(&weights_empty[i], kConsumerWarps);
+      barrier_init(&weights_empty[i], kConsumers);
     }
     for (int i = 0; i < Shape::kTokenSlots; ++i) {
       barrier_init(&tokens_full[i], 1);
-      barrier_init(&tokens_empty[i], kConsumerWarps);
+      barrier_init(&tokens_empty[i], kConsumers);
     }
     barrier_init_fence();
   }
@@ -164,7 +163,6 @@ class WideConsumer {
     multiply<kFp8>(d, columns_of(op_, item.phase));
     consumers_meet();  // nobody reads an earlier tile's tables any more
     for (int t = static_cast<int>(threadIdx.x); t < item.count; t += kConsumers) {
-      memory_.target[t] = op_.lists.target[item.begin + t];
       memory_.weight[t] = op_.lists.weight[item.begin + t];
     }
     consumers_meet();
@@ -172,9 +170,7 @@ class WideConsumer {
       const ExpandedActivations put{op_};
       finish_gate_up<N>(op_, item, d, memory_.weight, memory_.stage[0], put);
     } else {
-      finish_down_staged<N>(
-          op_, item, d, memory_.target, memory_.stage[ConsumerPlace::now().group]
-      );
+      finish_down_staged<N>(op_, item, d, memory_.stage[ConsumerPlace::now().group]);
     }
   }
 
@@ -198,19 +194,19 @@ class WideConsumer {
         for (int k = 0; k < kSteps; ++k)
           fragments.get(step + k, mine[k]);
         if (step == 0) {
-          if (kFp8 || second == 1) release_weights(at);
+          if (kFp8 || second == 1) release_weights();
           if (pair + second != 0) tokens_.advance();
           barrier_wait(&memory_.tokens_full[tokens_.slot], tokens_.parity);
         }
         multiply_batch(d, mine, step, pair == 0 && batch == 0);
         wgmma_wait<1>();
-        if (step == 0 && pair + second != 0) release_tokens(at);
+        if (step == 0 && pair + second != 0) release_tokens();
       }
     }
     tokens_.advance();
     wgmma_wait<0>();
     hold_registers(d);
-    release_tokens(at);
+    release_tokens();
   }
 
   /// Every sum begins with a product that overwrites it; without a value before that, registers
@@ -230,15 +226,14 @@ class WideConsumer {
     if (block == 0) barrier_wait(&memory_.weights_full[weights_.slot], weights_.parity);
     fragments.from(memory_.weights[weights_.slot] + block * WeightSlot<kFp8>::kBlock, at);
   }
-  __device__ __forceinline__ void release_weights(const ConsumerPlace& at) {
-    __syncwarp();
-    if (at.thread % 32 == 0) barrier_arrive(&memory_.weights_empty[weights_.slot]);
+  __device__ __forceinline__ void release_weights() {
+    barrier_arrive(&memory_.weights_empty[weights_.slot]);
     weights_.advance();
   }
 
   /// Gives back the oldest row slot in use.
-  __device__ __forceinline__ void release_tokens(const ConsumerPlace& at) {
-    if (at.thread % 32 == 0) barrier_arrive(&memory_.tokens_empty[oldest_]);
+  __device__ __forceinline__ void release_tokens() {
+    barrier_arrive(&memory_.tokens_empty[oldest_]);
     oldest_ = oldest_ + 1 == Shape::kTokenSlots ? 0 : oldest_ + 1;
   }
 

@@ -29,7 +29,7 @@ struct ExpertArguments {
   uint8_t* u_codes;         // [positions, inner]: the activation in Q8, in the narrow form
   uint8_t* u_scales;        // [positions, inner / 32]
   uint8_t* u_expanded;      // [positions, inner] bf16: its values times 2^-16, in the wide form
-  uint16_t* parts;          // [rows, k + 1, hidden] bf16
+  uint16_t* parts;          // [positions, hidden] bf16; in the wide form the rows until then
   ExpertMatrix gate, up, down;
   int experts;
   int hidden;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/math.h"
 #include "ops/cuda/expert_narrow.cuh"
 #include "ops/cuda/expert_wide.cuh"
 #include "ops/cuda/experts.h"
@@ -16,20 +17,19 @@ namespace di::ops::cuda {
 namespace {
 
 /// Sums each row's parts in the order of slots, in fp32.
-__global__ void __launch_bounds__(256) combine_experts(
-    bf16* y, const uint16_t* parts, const int32_t* ids, int experts, int k, int hidden
-) {
+__global__ void __launch_bounds__(256)
+    combine_experts(bf16* y, const uint16_t* parts, const int32_t* positions, int k, int hidden) {
   wait_for_previous_kernels();
   const int64_t row = blockIdx.y;
   const int channel = static_cast<int>(blockIdx.x * 256 + threadIdx.x) * kVector;
   if (channel >= hidden) return;
-  const auto* part = reinterpret_cast<const bf16*>(parts) + row * (k + 1) * hidden + channel;
+  const auto* all = reinterpret_cast<const bf16*>(parts) + channel;
   float sum[kVector] = {};
-  for (int slot = 0; slot <= k; ++slot, part += hidden) {
-    if (slot < k && static_cast<unsigned>(ids[row * k + slot]) >= static_cast<unsigned>(experts))
-      continue;
+  for (int slot = 0; slot <= k; ++slot) {
+    const int64_t position = positions[row * (k + 1) + slot];
+    if (position < 0) continue;
     float x[kVector];
-    unpack(load_vector(part), x);
+    unpack(load_vector(all + position * hidden), x);
 #pragma unroll
     for (int i = 0; i < kVector; ++i)
       sum[i] += x[i];
@@ -78,11 +78,9 @@ bool is_fp8(const Weight& w) {
   throw Error(ErrorCode::kUnsupported, "experts: expected weights in FP4 or FP8, found others");
 }
 
-void launch_narrow(Exec& exec, ExpertArguments& arguments, int64_t positions) {
+void launch_narrow(Exec& exec, const ExpertArguments& arguments) {
   constexpr int kBytes = sizeof(NarrowMemory);
   [[maybe_unused]] static const int allowed = allow_shared_memory(multiply_narrow, kBytes);
-  arguments.u_codes = exec.scratch.take<uint8_t>(positions * arguments.inner);
-  arguments.u_scales = exec.scratch.take<uint8_t>(positions * arguments.inner / kScaleGroup);
   const dim3 grid(static_cast<unsigned>(num_sms() * NarrowExperts::kCtas));
   launch_overlapped(
       "experts", multiply_narrow, grid, NarrowExperts::kThreads, kBytes, exec.stream, arguments
@@ -90,12 +88,12 @@ void launch_narrow(Exec& exec, ExpertArguments& arguments, int64_t positions) {
 }
 
 template <int N>
-void launch_wide(Exec& exec, ExpertArguments& arguments, int rows, int64_t positions) {
+void launch_wide(Exec& exec, const ExpertArguments& arguments, int rows, int64_t positions) {
   using Shape = WideExperts<N>;
   constexpr int kBytes = sizeof(WideMemory<Shape>);
   [[maybe_unused]] static const int allowed = allow_shared_memory(multiply_wide<Shape>, kBytes);
-  auto* x = exec.scratch.take<uint4>(positions * arguments.hidden / kVector);
-  arguments.u_expanded = exec.scratch.take<uint8_t>(positions * arguments.inner * 2);
+  // A tile's parts of phase 2 take the place of its rows, which only phase 1 needs.
+  auto* x = reinterpret_cast<uint4*>(arguments.parts);
   const dim3 pieces(blocks_of(positions * arguments.hidden / 16, 256));
   launch_overlapped(
       "experts", expand_rows, pieces, 256, 0, exec.stream, arguments, rows, positions, x
@@ -127,7 +125,54 @@ int max_tokens(ExpertTiles tiles) {
   return 0;
 }
 
+/// The form for so many rows.
+ExpertTiles tiles_for(int64_t rows, int64_t k, int64_t experts) {
+  // Beyond so many rows an expert, the products cost more than reading the weights.
+  constexpr int64_t kNarrowRows = 24;
+  constexpr int64_t kWide128Rows = 160;
+  const int64_t mean = rows * k / std::max<int64_t>(1, experts);
+  if (mean <= kNarrowRows) return ExpertTiles::kNarrow;
+  return mean <= kWide128Rows ? ExpertTiles::kWide128 : ExpertTiles::kWide256;
+}
+
+/// Stands for an Arena to learn how much would be taken from it.
+class ScratchSum {
+ public:
+  template <class T>
+  T* take(int64_t count) {
+    bytes_ += align_up(count * static_cast<int64_t>(sizeof(T)), 256);
+    return nullptr;
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  int64_t bytes_ = 0;
+};
+
+/// Takes all of an op's scratch.
+template <class Scratch>
+void take_scratch(
+    Scratch& scratch, const ExpertsShape& shape, ExpertTiles tiles, ExpertArguments& arguments
+) {
+  const int64_t positions = shape.rows * (shape.k + 1);
+  arguments.lists = take_lists(scratch, shape.rows, shape.k, shape.experts, max_tokens(tiles));
+  arguments.parts = scratch.template take<uint16_t>(positions * shape.hidden);
+  if (tiles == ExpertTiles::kNarrow) {
+    arguments.u_codes = scratch.template take<uint8_t>(positions * shape.inner);
+    arguments.u_scales = scratch.template take<uint8_t>(positions * shape.inner / kScaleGroup);
+  } else {
+    arguments.u_expanded = scratch.template take<uint8_t>(positions * shape.inner * 2);
+  }
+}
+
 }  // namespace
+
+int64_t experts_scratch_bytes(const ExpertsShape& shape) {
+  ScratchSum sum;
+  ExpertArguments arguments{};
+  take_scratch(sum, shape, tiles_for(shape.rows, shape.k, shape.experts), arguments);
+  return sum.bytes();
+}
 
 void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
   const int64_t rows = op.y.dim(0);
@@ -144,9 +189,7 @@ void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
   arguments.routed_fp8 = !op.experts.empty() && is_fp8(op.experts.front().w1);
   if (rows == 0) return;
 
-  const Arena::Scope scope(exec.scratch);
   const int64_t num_experts = std::ssize(op.experts);
-  arguments.lists = list_experts(exec, op.ids, op.weights, num_experts, max_tokens(tiles));
   const int64_t positions = rows * (k + 1);
   if (positions * std::max(hidden, inner) > int64_t{0xffffffff}) {
     throw Error(
@@ -155,16 +198,18 @@ void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
             std::to_string(positions * std::max(hidden, inner))
     );
   }
+  const Arena::Scope scope(exec.scratch);
+  take_scratch(exec.scratch, {rows, k, num_experts, hidden, inner}, tiles, arguments);
+  list_experts(exec, op.ids, op.weights, num_experts, max_tokens(tiles), arguments.lists);
   arguments.x_codes = op.x.codes.data;
   arguments.x_scales = op.x.scales.data;
-  arguments.parts = exec.scratch.take<uint16_t>(positions * hidden);
   arguments.experts = static_cast<int>(num_experts);
   arguments.hidden = static_cast<int>(hidden);
   arguments.inner = static_cast<int>(inner);
   arguments.k = static_cast<int>(k);
   arguments.limit = op.swiglu_limit;
   switch (tiles) {
-    case ExpertTiles::kNarrow: launch_narrow(exec, arguments, positions); break;
+    case ExpertTiles::kNarrow: launch_narrow(exec, arguments); break;
     case ExpertTiles::kWide128:
       launch_wide<128>(exec, arguments, static_cast<int>(rows), positions);
       break;
@@ -182,25 +227,14 @@ void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
       exec.stream,
       op.y.data,
       static_cast<const uint16_t*>(arguments.parts),
-      op.ids.data,
-      arguments.experts,
+      static_cast<const int32_t*>(arguments.lists.position),
       arguments.k,
       arguments.hidden
   );
 }
 
 void experts(Exec& exec, const Experts& op) {
-  // Beyond so many rows an expert, the products cost more than reading the weights.
-  constexpr int64_t kNarrowRows = 24;
-  constexpr int64_t kWide128Rows = 160;
-  const int64_t mean = op.y.dim(0) * op.ids.dim(1) / std::max<int64_t>(1, std::ssize(op.experts));
-  experts_with(
-      exec,
-      op,
-      mean <= kNarrowRows    ? ExpertTiles::kNarrow
-      : mean <= kWide128Rows ? ExpertTiles::kWide128
-                             : ExpertTiles::kWide256
-  );
+  experts_with(exec, op, tiles_for(op.y.dim(0), op.ids.dim(1), std::ssize(op.experts)));
 }
 
 }  // namespace di::ops::cuda

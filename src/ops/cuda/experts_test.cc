@@ -353,6 +353,30 @@ TEST(CudaExpertsTest, SlotsWithoutAnExpertAddNothing) {
   }
 }
 
+TEST(CudaExpertsTest, TakesTheScratchThatItSays) {
+  DI_NEEDS_GPU();
+  const Sizes sizes{.experts = 4, .k = 2, .hidden = 96, .inner = 160};
+  std::mt19937 random(15);
+  const Layer layer(random, sizes);
+  for (const int64_t rows : {1, 49, 60, 400}) {
+    const Batch batch(random, sizes, rows);
+    Machine machine;
+    DeviceArray<bf16> y(rows * sizes.hidden);
+    const DeviceArray<uint8_t> codes(batch.codes), scales(batch.scales);
+    const DeviceArray<int32_t> ids(batch.ids);
+    const DeviceArray<float> weights(batch.weights);
+    Experts op = layer.device_op();
+    batch.operands(op, y.data(), codes.data(), scales.data(), ids.data(), weights.data());
+    Exec& exec = machine.device();
+    experts(exec, op);
+    machine.wait();
+    EXPECT_EQ(
+        static_cast<int64_t>(exec.scratch.peak_bytes()),
+        experts_scratch_bytes({rows, sizes.k, sizes.experts, sizes.hidden, sizes.inner})
+    );
+  }
+}
+
 TEST(CudaExpertsTest, RefusesWhatItCannotRead) {
   DI_NEEDS_GPU();
   const Sizes sizes{.experts = 4, .k = 2, .hidden = 128, .inner = 64};
@@ -393,12 +417,15 @@ TEST(CudaExpertListsTest, SortByExpertAndThenByRow) {
     Machine machine;
     const DeviceArray<int32_t> device_ids(ids);
     const DeviceArray<float> device_weights(weights);
-    const ExpertLists lists = list_experts(
-        machine.device(),
+    Exec& exec = machine.device();
+    const ExpertLists lists = take_lists(exec.scratch, rows, kSelected, kExperts, kTileRows);
+    list_experts(
+        exec,
         View<const int32_t, 2>(device_ids.data(), rows, kSelected),
         View<const float, 2>(device_weights.data(), rows, kSelected),
         kExperts,
-        kTileRows
+        kTileRows,
+        lists
     );
     machine.wait();
     const auto read = [&](auto* from, int64_t count) {
@@ -423,6 +450,17 @@ TEST(CudaExpertListsTest, SortByExpertAndThenByRow) {
     ASSERT_EQ(std::ssize(found[kExperts]), rows);
     for (int64_t row = 0; row < rows; ++row)
       EXPECT_EQ(found[kExperts][static_cast<std::size_t>(row)], row * (kSelected + 1) + kSelected);
+    const auto position = read(lists.position, rows * (kSelected + 1));
+    for (int32_t i = 0; i < std::ssize(position); ++i) {
+      const int64_t row = i / (kSelected + 1);
+      const int64_t slot = i % (kSelected + 1);
+      const bool listed =
+          slot == kSelected || ids[static_cast<std::size_t>(row * kSelected + slot)] >= 0;
+      const int32_t at = position[static_cast<std::size_t>(i)];
+      EXPECT_EQ(at >= 0, listed);
+      if (!listed) continue;
+      EXPECT_EQ(target[static_cast<std::size_t>(at)], i);
+    }
     for (const int32_t counter : read(lists.counters, lists.max_tiles + 1))
       EXPECT_EQ(counter, 0);
   }
