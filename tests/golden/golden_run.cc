@@ -13,7 +13,7 @@ namespace {
 struct Alone {
   Alone(const model::Model& model, const ops::OpTable& ops, int64_t num_tokens)
       : cache(cache::make_layout(model.config), ceil_div(num_tokens, cache::kBlockTokens), 1),
-        session(model, cache, ops, exec) {}
+        session(model, cache, ops, exec, {.draft_context = true}) {}
 
   ThreadPool pool{1};
   Arena scratch;
@@ -68,6 +68,19 @@ GreedyRun GoldenRunner::greedy(std::span<const int32_t> prompt, std::size_t step
     if (run.tokens.size() < steps) logits = alone.session.feed(std::span(run.tokens).last(1));
   }
   return run;
+}
+
+std::vector<model::Drafts> GoldenRunner::drafts(
+    std::span<const int32_t> prompt, std::span<const int32_t> outputs, std::size_t count
+) const {
+  Alone alone(model_, ops_, std::ssize(prompt) + std::ssize(outputs));
+  alone.session.feed(prompt);
+  std::vector<model::Drafts> drafts;
+  for (std::size_t i = 0; i + 1 < outputs.size() && i < count; ++i) {
+    alone.session.feed(outputs.subspan(i, 1));
+    drafts.push_back(alone.session.draft(outputs[i + 1], model_.config.draft.dspark_block_size));
+  }
+  return drafts;
 }
 
 std::vector<double> GoldenRunner::nll(std::span<const int32_t> tokens) const {

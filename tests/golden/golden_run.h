@@ -35,6 +35,12 @@ class GoldenRunner {
   /// Runs `prompt` and then `steps` tokens.
   GreedyRun greedy(std::span<const int32_t> prompt, std::size_t steps) const;
 
+  /// The drafts behind each of `outputs` but the last, `count` of them at most: entry i was drafted
+  /// when `prompt` and outputs[0 … i] were computed, from outputs[i + 1] on.
+  std::vector<model::Drafts> drafts(
+      std::span<const int32_t> prompt, std::span<const int32_t> outputs, std::size_t count
+  ) const;
+
   /// −ln p of each token but the first, from one prefill.
   std::vector<double> nll(std::span<const int32_t> tokens) const;
 

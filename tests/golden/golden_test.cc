@@ -1,8 +1,11 @@
 // The default model against its golden files: every greedy token with its margin, the five best
-// logits, the probability of every prompt token, perplexity, and the constants of the n-gram hash.
+// logits, every draft, the probability of every prompt token, perplexity, and the constants of the
+// n-gram hash.
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -107,6 +110,38 @@ TEST_P(Golden, EveryGreedyTokenComesOutWithItsMargin) {
   });
   for (std::size_t i = 0; i < cases.size(); ++i)
     expect_case(cases[i], runs[i]);
+}
+
+/// Every recorded draft block of a case: its tokens, and its confidences to their four decimals.
+void expect_drafts(const Json& golden, const std::vector<model::Drafts>& drafts) {
+  SCOPED_TRACE(golden.at("prompt").as_string());
+  const std::size_t first = golden.at("prompt_ids").as_array().size();
+  ASSERT_EQ(drafts.size(), golden.at("drafts").as_object().size());
+  for (std::size_t i = 0; i < drafts.size(); ++i) {
+    const std::string position = std::to_string(first + i);
+    EXPECT_EQ(drafts[i].tokens, integers<int32_t>(golden.at("drafts").at(position)));
+    const Json::Array& confidence = golden.at("confidence").at(position).as_array();
+    for (std::size_t j = 0; j < confidence.size(); ++j) {
+      const double found = 1 / (1 + std::exp(-drafts[i].confidence[j]));
+      EXPECT_NEAR(found, confidence[j].as_number(), 1e-4) << "position " << position;
+    }
+  }
+}
+
+TEST_P(Golden, EveryDraftComesOutWithItsConfidence) {
+  const Json golden = read_json("golden.json");
+  std::vector<Json> cases = golden.at("cases").as_array();
+  cases.insert(cases.begin(), golden.at("long"));
+  std::vector<std::vector<model::Drafts>> drafts(cases.size());
+  in_parallel(cases.size(), [&](std::size_t i) {
+    drafts[i] = runner_.drafts(
+        integers<int32_t>(cases[i].at("prompt_ids")),
+        integers<int32_t>(cases[i].at("output_ids")),
+        cases[i].at("drafts").as_object().size()
+    );
+  });
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    expect_drafts(cases[i], drafts[i]);
 }
 
 TEST_P(Golden, PerplexityOfTheTwoTextsIsTheRecordedOne) {
