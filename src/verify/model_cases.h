@@ -19,8 +19,8 @@ struct ModelFolder {
 
 /// Every file of `cases/`, each in up to three ways: isolated (golden inputs before every part),
 /// free, and in the chunkings that the file lists, which must equal one shot bit for bit.
-/// Tensors that a case does not hold are not compared; kinds that this build or the backend does
-/// not compute are named in the report's note.
+/// Tensors that a case does not hold are not compared; kinds that this build does not compute are
+/// named in the report's note.
 std::vector<CaseReport> verify_model_cases(
     const ModelFolder& folder, const ops::OpTable& ops, ThreadPool& pool
 );

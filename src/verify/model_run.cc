@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "text/engram_token_map.h"
 #include "text/tokenizer.h"
 #include "verify/cache_record.h"
@@ -165,13 +164,7 @@ void record_draft(
     Record& record
 ) {
   const int64_t length = config.draft.dspark_block_size;
-  model::Drafts drafts;
-  try {
-    drafts = session.draft(anchor, length);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kUnsupported) return;  // the case says that there is no draft
-    throw;
-  }
+  const model::Drafts drafts = session.draft(anchor, length);
   Recorded& tokens = record[name + ".tokens"];
   tokens = {.integers = {anchor}, .shape = {length + 1}, .is_integer = true};
   tokens.integers.insert(tokens.integers.end(), drafts.tokens.begin(), drafts.tokens.end());
