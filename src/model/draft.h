@@ -49,7 +49,7 @@ struct Drafts {
 ///
 /// `chooser` may be nullptr: the best tokens are proposed.
 /// Errors: Error{kInvalidArgument} when the model was loaded without its drafter, or the length is
-/// out of range; Error{kUnsupported} when the backend lacks an op.
+/// out of range; Error{kUnsupported} for a shape that the backend has no kernel for.
 /// Thread: one pass at a time for one KvCache and Exec.
 DraftOutput draft(
     const Model& model,

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/math.h"
+#include "sampling/verification.h"
 
 namespace di::golden {
 namespace {
@@ -53,6 +54,59 @@ std::vector<double> nll_of_prompt(
   return nll;
 }
 
+/// A lone sequence whose newest rows can be taken back, on one thread.
+class DraftingSequence {
+ public:
+  DraftingSequence(const model::Model& model, const ops::OpTable& ops, int64_t num_tokens)
+      : model_(model),
+        ops_(ops),
+        cache_(cache::make_layout(model.config), ceil_div(num_tokens, cache::kBlockTokens), 1),
+        state_(cache_) {
+    state_.reserve_tokens(num_tokens);
+  }
+
+  /// The best token behind each of the newest `rows` tokens of `tokens`, which are computed.
+  std::vector<int32_t> best_behind(std::span<const int32_t> tokens, int64_t rows) {
+    const Arena::Scope scope(scratch_);
+    model::Step step;
+    step.sequences.push_back(
+        {.tokens = tokens,
+         .start = std::ssize(tokens) - rows,
+         .slot = state_.slot(),
+         .block_table = state_.block_table().data(),
+         .logits = model::LogitRows::kAll}
+    );
+    const View<const float, 2> logits =
+        forward(model_, step, cache_, ops_, exec_, {.draft_context = true}).logits;
+    std::vector<int32_t> tokens_behind;
+    for (int64_t row = 0; row < rows; ++row) {
+      const std::span values(logits.row(row), static_cast<std::size_t>(logits.dim(1)));
+      tokens_behind.push_back(best(values, 1).front().id);
+    }
+    return tokens_behind;
+  }
+
+  /// What is drafted behind `tokens`, of which all but the last one were computed.
+  std::vector<int32_t> draft(const std::vector<int32_t>& tokens, int64_t length) {
+    const Arena::Scope scope(scratch_);
+    const model::DraftStep step{
+        .sequences = {{.tokens = tokens, .slot = state_.slot()}},
+        .anchors = View<const int32_t, 1>(&tokens.back(), 1),
+        .length = length};
+    const auto drafts = model::draft(model_, step, cache_, ops_, exec_).tokens;
+    return {drafts.data, drafts.data + length};
+  }
+
+ private:
+  const model::Model& model_;
+  const ops::OpTable& ops_;
+  ThreadPool pool_{1};
+  Arena scratch_;
+  ops::Exec exec_{pool_, scratch_};
+  cache::KvCache cache_;
+  cache::SequenceState state_;
+};
+
 }  // namespace
 
 GreedyRun GoldenRunner::greedy(std::span<const int32_t> prompt, std::size_t steps) const {
@@ -81,6 +135,29 @@ std::vector<model::Drafts> GoldenRunner::drafts(
     drafts.push_back(alone.session.draft(outputs[i + 1], model_.config.draft.dspark_block_size));
   }
   return drafts;
+}
+
+DraftedRun GoldenRunner::greedy_with_drafts(
+    std::span<const int32_t> prompt, std::size_t num_tokens, int64_t length
+) const {
+  const auto end = std::ssize(prompt) + static_cast<int64_t>(num_tokens) + length;
+  DraftingSequence sequence(model_, ops_, end);
+  std::vector<int32_t> text(prompt.begin(), prompt.end());
+  text.push_back(sequence.best_behind(text, std::ssize(prompt)).back());
+  DraftedRun run;
+  while (text.size() - prompt.size() < num_tokens) {
+    const std::vector<int32_t> drafts = sequence.draft(text, length);
+    std::vector<int32_t> rows = text;
+    rows.insert(rows.end(), drafts.begin(), drafts.end());
+    const std::vector<int32_t> draws = sequence.best_behind(rows, 1 + length);
+    const int64_t accepted = sampling::accepted_drafts(drafts, draws);
+    text.insert(text.end(), draws.begin(), draws.begin() + accepted + 1);
+    ++run.steps;
+    run.accepted += accepted;
+  }
+  const auto begin = text.begin() + std::ssize(prompt);
+  run.tokens.assign(begin, begin + static_cast<std::ptrdiff_t>(num_tokens));
+  return run;
 }
 
 std::vector<double> GoldenRunner::nll(std::span<const int32_t> tokens) const {

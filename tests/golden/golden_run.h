@@ -26,6 +26,13 @@ struct GreedyRun {
   float margin(std::size_t i) const { return top[i][0].logit - top[i][1].logit; }
 };
 
+/// What a greedy run with drafts yields.
+struct DraftedRun {
+  std::vector<int32_t> tokens;
+  int64_t steps = 0;     ///< that verified drafts
+  int64_t accepted = 0;  ///< drafts, in all of them
+};
+
 /// One sequence alone on a model, with caches and threads of its own.
 class GoldenRunner {
  public:
@@ -39,6 +46,12 @@ class GoldenRunner {
   /// when `prompt` and outputs[0 … i] were computed, from outputs[i + 1] on.
   std::vector<model::Drafts> drafts(
       std::span<const int32_t> prompt, std::span<const int32_t> outputs, std::size_t count
+  ) const;
+
+  /// Runs `prompt` and then `num_tokens` tokens, a step for a token and `length` drafts behind it.
+  /// Rejected rows are overwritten by the next step's.
+  DraftedRun greedy_with_drafts(
+      std::span<const int32_t> prompt, std::size_t num_tokens, int64_t length
   ) const;
 
   /// −ln p of each token but the first, from one prefill.

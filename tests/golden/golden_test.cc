@@ -144,6 +144,37 @@ TEST_P(Golden, EveryDraftComesOutWithItsConfidence) {
     expect_drafts(cases[i], drafts[i]);
 }
 
+TEST(GoldenDrafts, TextsAreTheSameWithAnyNumberOfThemAndMostPay) {
+  ThreadPool pool;
+  const verify::LoadedModel model = verify::load_for_verify(kFolder, best_cpu_ops(), pool);
+  const GoldenRunner runner(model, best_cpu_ops());
+  const Json golden = read_json("golden.json");
+  std::vector<Json> cases = golden.at("cases").as_array();
+  cases.insert(cases.begin(), golden.at("long"));
+  std::vector<std::vector<DraftedRun>> runs(cases.size());
+  in_parallel(cases.size(), [&](std::size_t i) {
+    for (const int64_t length : {5, 1, 3}) {
+      runs[i].push_back(runner.greedy_with_drafts(
+          integers<int32_t>(cases[i].at("prompt_ids")),
+          cases[i].at("output_ids").as_array().size(),
+          length
+      ));
+    }
+  });
+  int64_t steps = 0, tokens = 0;  // of the short cases, without the prefills and their tokens
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(cases[i].at("prompt").as_string());
+    for (const DraftedRun& run : runs[i])
+      EXPECT_EQ(run.tokens, integers<int32_t>(cases[i].at("output_ids")));
+    if (i == 0) continue;
+    steps += runs[i].front().steps;
+    tokens += std::ssize(runs[i].front().tokens) - 1;
+  }
+  // 2.40 tokens a step, where the model's own page counts 2.42.
+  EXPECT_EQ(tokens, 658);
+  EXPECT_EQ(steps, 274);
+}
+
 TEST_P(Golden, PerplexityOfTheTwoTextsIsTheRecordedOne) {
   const Json golden = read_json("ppl.json");
   const Json::Array& samples = golden.at("samples").as_array();
