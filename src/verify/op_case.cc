@@ -1,7 +1,6 @@
 #include "verify/op_case.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/math.h"
 #include "cache/layout.h"
@@ -16,40 +15,51 @@ std::vector<int64_t> widened(std::span<const T> values) {
 
 }  // namespace
 
-ops::Weight OpCase::pack(const ops::Weight& raw) {
+void OpCase::copy_in(void* to, const void* from, int64_t bytes) const {
+  ops_.memory().copy(to, from, bytes, exec_.stream);
+  ops_.memory().wait(exec_.stream);
+}
+
+ops::Weight OpCase::pack(const ops::Weight& raw, int64_t scale_bytes) {
+  ops::Weight placed = raw;
   const int64_t bytes = ops_.packed_bytes(raw.format, raw.rows, raw.cols);
-  if (bytes == 0) return raw;
-  std::vector<uint8_t>& packed = storage_.emplace_back(static_cast<std::size_t>(bytes));
-  auto* data = reinterpret_cast<std::byte*>(packed.data());
-  ops_.pack(raw, {0, raw.rows}, data);
-  return {raw.format, raw.rows, raw.cols, data, nullptr};
+  if (bytes > 0) {
+    auto* packed = exec_.scratch.take<std::byte>(bytes);
+    ops_.memory().wait(exec_.stream);  // for ops whose scratch this was
+    ops_.pack(raw, {0, raw.rows}, packed);
+    return {raw.format, raw.rows, raw.cols, packed, nullptr};
+  }
+  const int64_t data_bytes = ops::data_bytes(raw.format, raw.rows, raw.cols);
+  auto* data = exec_.scratch.take<std::byte>(data_bytes);
+  copy_in(data, raw.data, data_bytes);
+  placed.data = data;
+  if (raw.scales == nullptr) return placed;
+  auto* scales = exec_.scratch.take<uint8_t>(scale_bytes);
+  copy_in(scales, raw.scales, scale_bytes);
+  placed.scales = scales;
+  return placed;
 }
 
 ops::Weight OpCase::weight(
     ops::WeightFormat format, const std::string& name, const std::string& scales
 ) {
   const int64_t values_a_column = format == ops::WeightFormat::kFp4 ? 2 : 1;
-  const std::vector<uint8_t>& data = storage_.emplace_back(fixture_.bytes(name));
-  ops::Weight raw{
-      format,
-      dim(name, 0),
-      dim(name, 1) * values_a_column,
-      reinterpret_cast<const std::byte*>(data.data()),
-      nullptr};
-  if (!scales.empty()) raw.scales = storage_.emplace_back(fixture_.bytes(scales)).data();
-  return pack(raw);
+  const std::vector<uint8_t> data = fixture_.bytes(name);
+  const std::vector<uint8_t> scale =
+      scales.empty() ? std::vector<uint8_t>{} : fixture_.bytes(scales);
+  return pack(
+      {format,
+       dim(name, 0),
+       dim(name, 1) * values_a_column,
+       reinterpret_cast<const std::byte*>(data.data()),
+       scales.empty() ? nullptr : scale.data()},
+      std::ssize(scale)
+  );
 }
 
 ops::Weight OpCase::weight(const std::vector<float>& values, int64_t rows, int64_t cols) {
-  std::vector<uint8_t>& data = storage_.emplace_back(values.size() * sizeof(float));
-  std::memcpy(data.data(), values.data(), data.size());
-  return pack(
-      {ops::WeightFormat::kF32,
-       rows,
-       cols,
-       reinterpret_cast<const std::byte*>(data.data()),
-       nullptr}
-  );
+  const auto* data = reinterpret_cast<const std::byte*>(values.data());
+  return pack({ops::WeightFormat::kF32, rows, cols, data, nullptr}, 0);
 }
 
 void OpCase::check(const std::string& name, std::span<const float> ours) {
@@ -80,34 +90,54 @@ void OpCase::check(const std::string& name, std::span<const int32_t> ours) {
   check(name, widened(ours));
 }
 
-LoneSequence::LoneSequence(int64_t count, int64_t ratio, int64_t num_blocks) {
+LoneSequence::LoneSequence(
+    OpCase& test,
+    int64_t count,
+    int64_t ratio,
+    int64_t num_blocks,
+    const int32_t* tokens,
+    const uint8_t* is_image
+) {
   for (int64_t block = num_blocks; block > 0; --block)
     block_table_.push_back(static_cast<int32_t>(block - 1));
-  sequence_ = {.num_rows = count, .block_table = block_table_.data()};
+  std::vector<int64_t> positions;
+  std::vector<ops::NewEntry> entries;
   for (int64_t position = 0; position < count; ++position) {
-    sequence_of_.push_back(0);
-    positions_.push_back(position);
-    if ((position + 1) % ratio == 0) entries_.push_back({position, 0, position / ratio});
+    positions.push_back(position);
+    if ((position + 1) % ratio == 0) entries.push_back({position, 0, position / ratio});
   }
-}
-
-ops::Rows LoneSequence::rows() const {
-  return {
-      std::span(&sequence_, 1),
-      View<const int32_t, 1>(sequence_of_.data(), std::ssize(sequence_of_)),
-      View<const int64_t, 1>(positions_.data(), std::ssize(positions_)),
-      std::ssize(positions_)};
+  const std::vector<ops::SequenceRows> sequence = {
+      {.num_rows = count,
+       .block_table = test.place(block_table_).data,
+       .tokens = tokens,
+       .is_image = is_image}};
+  rows_ = {
+      .sequences = std::span(test.place(sequence).data, 1),
+      .sequence_of = test.place(std::vector<int32_t>(positions.size(), 0)),
+      .positions = test.place(positions),
+      .max_length = count};
+  entries_ = std::span(test.place(entries).data, entries.size());
 }
 
 PagedEntries::PagedEntries(
-    int64_t count, int64_t per_block, int64_t entry_bytes, int64_t record_bytes
+    OpCase& test, int64_t count, int64_t per_block, int64_t entry_bytes, int64_t record_bytes
 )
     : num_blocks_(std::max<int64_t>(1, ceil_div(count, per_block))),
-      bytes_(static_cast<std::size_t>(num_blocks_ * per_block * entry_bytes)),
-      view_{bytes_.data(), per_block * entry_bytes, per_block, record_bytes} {}
+      view_{
+          test.room<std::byte>(num_blocks_ * per_block * entry_bytes).data,
+          per_block * entry_bytes,
+          per_block,
+          record_bytes} {}
 
-PagedEntries PagedEntries::index_keys(int64_t count, int64_t ratio, int64_t dim) {
-  return PagedEntries(count, cache::kBlockTokens / ratio, dim / 2 + dim / 32, dim / 2);
+PagedEntries PagedEntries::index_keys(OpCase& test, int64_t count, int64_t ratio, int64_t dim) {
+  return PagedEntries(test, count, cache::kBlockTokens / ratio, dim / 2 + dim / 32, dim / 2);
+}
+
+ops::PagedView PagedEntries::fetch(OpCase& test) {
+  fetched_ = test.fetch(View<std::byte, 1>(view_.base, num_blocks_ * view_.block_stride));
+  ops::PagedView view = view_;
+  view.base = fetched_.data();
+  return view;
 }
 
 }  // namespace di::verify

@@ -54,6 +54,7 @@ CaseReport run_file(
   }
   try {
     const Fixture fixture(path.string());
+    const Arena::Scope scope(exec.scratch);
     OpCase test(fixture, ops, exec, strictness, report);
     file->run(test);
   } catch (const std::exception& error) {
@@ -75,11 +76,10 @@ std::vector<CaseReport> verify_op_cases(
     if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
-  Arena scratch;
-  ops::Exec exec{pool, scratch};
+  ops::OwnedExec exec(pool, ops.memory());
   for (const fs::path& path : paths) {
     CaseReport report =
-        run_file(path, ops, exec, exact ? Strictness::kExact : Strictness::kIsolated);
+        run_file(path, ops, *exec, exact ? Strictness::kExact : Strictness::kIsolated);
     report.name = "ops/" + path.filename().string();
     reports.push_back(std::move(report));
   }

@@ -13,27 +13,28 @@ namespace {
 struct IndexQueries {
   explicit IndexQueries(OpCase& test)
       : rows(test.dim("q", 0)), heads(test.dim("q", 1)), dim(test.dim("q", 2)) {
-    const std::vector<bf16> q = test.fixture().bf16s("q");
-    codes.resize(q.size() / 2);
-    scales.resize(q.size() / 32);
+    codes = test.room<uint8_t>(rows, heads, dim / 2);
+    scales = test.room<uint8_t>(rows, heads, dim / 32);
     test.ops().quantize_mxfp4(
         test.exec(),
-        {.codes = View<uint8_t, 2>(codes.data(), rows * heads, dim / 2),
-         .scales = View<uint8_t, 2>(scales.data(), rows * heads, dim / 32),
-         .x = View<const bf16, 2>(q.data(), rows * heads, dim)}
+        {.codes = View<uint8_t, 2>(codes.data, rows * heads, dim / 2),
+         .scales = View<uint8_t, 2>(scales.data, rows * heads, dim / 32),
+         .x = test.place(test.fixture().bf16s("q"), rows * heads, dim)}
     );
-    head_weights = test.fixture().bf16s("head_weights");
+    head_weights = test.place(test.fixture().bf16s("head_weights"), rows, heads);
   }
 
   int64_t rows, heads, dim;
-  std::vector<uint8_t> codes, scales;
-  std::vector<bf16> head_weights;
+  View<uint8_t, 3> codes, scales;
+  View<bf16, 2> head_weights;
 };
 
 /// Blocks as the mask over entries that fixtures hold [rows, entries].
 std::vector<uint8_t> entry_mask(
-    const View<const int32_t, 2>& blocks, int64_t block_size, int64_t entries
+    OpCase& test, const View<int32_t, 2>& selected, int64_t block_size, int64_t entries
 ) {
+  std::vector<int32_t> fetched = test.fetch(selected);
+  const View<int32_t, 2> blocks(fetched.data(), selected.dim(0), selected.dim(1));
   std::vector<uint8_t> mask(static_cast<std::size_t>(blocks.dim(0) * entries));
   for (int64_t row = 0; row < blocks.dim(0); ++row) {
     for (int64_t i = 0; i < blocks.dim(1) && blocks(row, i) >= 0; ++i) {
@@ -50,35 +51,35 @@ void check_selection(OpCase& test, const IndexQueries& q, int64_t ratio) {
   const int64_t topk = params.at(0), blocks = params.at(1), block_size = params.at(2);
   const std::string prefix = fmt::format("r{}.", ratio);
   const int64_t entries = q.rows / ratio;
-  const PagedEntries keys = PagedEntries::index_keys(entries, ratio, q.dim);
-  const LoneSequence step(q.rows, ratio, keys.num_blocks());
-  const std::vector<bf16> k = test.fixture().bf16s("k");
+  const PagedEntries keys = PagedEntries::index_keys(test, entries, ratio, q.dim);
+  const LoneSequence step(test, q.rows, ratio, keys.num_blocks());
+  std::vector<bf16> k = test.fixture().bf16s("k");
+  k.resize(static_cast<std::size_t>(entries * q.dim));
   test.ops().index_key_store(
       test.exec(),
       {.cache = keys.view(),
-       .k = View<const bf16, 2>(k.data(), entries, q.dim),
+       .k = test.place(k, entries, q.dim),
        .entries = step.entries(),
        .rows = step.rows()}
   );
-  std::vector<int32_t> selected(static_cast<std::size_t>(q.rows * topk));
-  std::vector<int32_t> candidates(static_cast<std::size_t>(q.rows * blocks));
-  const View<int32_t, 2> candidate_view(candidates.data(), q.rows, blocks);
+  const auto selected = test.room<int32_t>(q.rows, topk);
+  const auto candidates = test.room<int32_t>(q.rows, blocks);
   ops::IndexSelect select{
-      .selected = View<int32_t, 2>(selected.data(), q.rows, topk),
-      .candidates_out = candidate_view,
+      .selected = selected,
+      .candidates_out = candidates,
       .candidates_in = {},
-      .q_codes = View<const uint8_t, 3>(q.codes.data(), q.rows, q.heads, q.dim / 2),
-      .q_scales = View<const uint8_t, 3>(q.scales.data(), q.rows, q.heads, q.dim / 32),
-      .head_weights = View<const bf16, 2>(q.head_weights.data(), q.rows, q.heads),
+      .q_codes = q.codes,
+      .q_scales = q.scales,
+      .head_weights = q.head_weights,
       .keys = keys.view(),
       .ratio = ratio,
       .candidate_block_size = block_size,
       .rows = step.rows()};
   test.ops().index_select(test.exec(), select);
   test.check(prefix + "topk", selected);
-  test.check(prefix + "candidates", entry_mask(candidate_view, block_size, entries));
+  test.check(prefix + "candidates", entry_mask(test, candidates, block_size, entries));
   select.candidates_out = {};
-  select.candidates_in = candidate_view;
+  select.candidates_in = candidates;
   test.ops().index_select(test.exec(), select);
   test.check(prefix + "topk_in_candidates", selected);
 }
@@ -97,36 +98,34 @@ void run_sparse_attn_case(OpCase& test) {
   const Fixture& file = test.fixture();
   const int64_t rows = test.dim("q", 0), heads = test.dim("q", 1), dim = test.dim("q", 2);
   const int64_t entries = test.dim("kv", 0);
-  const std::vector<bf16> kv = file.bf16s("kv"), q = file.bf16s("q");
-  const std::vector<float> sink = file.floats("sink");
   std::vector<int32_t> selected;
   for (const int64_t id : file.integers("idx"))
     selected.push_back(static_cast<int32_t>(id));
 
   const int64_t record_bytes = ops::kv_record_bytes(ops::KvFormat::kFp8, dim);
-  const PagedEntries cache(entries, cache::kBlockTokens, record_bytes, record_bytes);
-  const LoneSequence all(entries, /*ratio=*/1, cache.num_blocks());
+  const PagedEntries cache(test, entries, cache::kBlockTokens, record_bytes, record_bytes);
+  const LoneSequence all(test, entries, /*ratio=*/1, cache.num_blocks());
   test.ops().compressed_store(
       test.exec(),
       {.cache = cache.view(),
        .format = ops::KvFormat::kFp8,
-       .kv = View<const bf16, 2>(kv.data(), entries, dim),
+       .kv = test.place(file.bf16s("kv"), entries, dim),
        .entries = all.entries(),
        .rows = all.rows()}
   );
-  std::vector<bf16> out(q.size());
-  const LoneSequence step(rows, /*ratio=*/1, cache.num_blocks());
+  const auto out = test.room<bf16>(rows, heads, dim);
+  const LoneSequence step(test, rows, /*ratio=*/1, cache.num_blocks());
   test.ops().sparse_attention(
       test.exec(),
-      {.o = View<bf16, 3>(out.data(), rows, heads, dim),
-       .q = View<const bf16, 3>(q.data(), rows, heads, dim),
+      {.o = out,
+       .q = test.place(file.bf16s("q"), rows, heads, dim),
        .window_records = {},
        .ring = {},
        .window = 0,
        .compressed = cache.view(),
        .format = ops::KvFormat::kFp8,
-       .selected = View<const int32_t, 2>(selected.data(), rows, test.dim("idx", 1)),
-       .sink = View<const float, 1>(sink.data(), heads),
+       .selected = test.place(selected, rows, test.dim("idx", 1)),
+       .sink = test.place(file.floats("sink")),
        .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim))),
        .rows = step.rows()}
   );

@@ -29,12 +29,14 @@ void check_quant_fp8(OpCase& test, int64_t width) {
   std::vector<uint8_t> codes(x.size());
   std::vector<uint8_t> scales(x.size() / static_cast<std::size_t>(width));
   if (width == ops::kScaleGroup) {
+    const auto placed_codes = test.room<uint8_t>(rows, cols);
+    const auto placed_scales = test.room<uint8_t>(rows, cols / width);
     test.ops().quantize_fp8(
         test.exec(),
-        {.codes = View<uint8_t, 2>(codes.data(), rows, cols),
-         .scales = View<uint8_t, 2>(scales.data(), rows, cols / width),
-         .x = View<const bf16, 2>(x.data(), rows, cols)}
+        {.codes = placed_codes, .scales = placed_scales, .x = test.place(x, rows, cols)}
     );
+    codes = test.fetch(placed_codes);
+    scales = test.fetch(placed_scales);
   } else {
     for (std::size_t group = 0; group < scales.size(); ++group) {
       const std::size_t first = group * static_cast<std::size_t>(width);
@@ -53,13 +55,12 @@ void check_quant_fp8(OpCase& test, int64_t width) {
 }
 
 void check_mx32(OpCase& test, const std::vector<bf16>& x, int64_t rows, int64_t cols) {
-  std::vector<uint8_t> codes(x.size() / 2), scales(x.size() / 32);
+  const auto placed_codes = test.room<uint8_t>(rows, cols / 2);
+  const auto placed_scales = test.room<uint8_t>(rows, cols / 32);
   test.ops().quantize_mxfp4(
-      test.exec(),
-      {.codes = View<uint8_t, 2>(codes.data(), rows, cols / 2),
-       .scales = View<uint8_t, 2>(scales.data(), rows, cols / 32),
-       .x = View<const bf16, 2>(x.data(), rows, cols)}
+      test.exec(), {.codes = placed_codes, .scales = placed_scales, .x = test.place(x, rows, cols)}
   );
+  const std::vector<uint8_t> codes = test.fetch(placed_codes), scales = test.fetch(placed_scales);
   std::vector<float> values;
   for (std::size_t i = 0; i < x.size(); ++i)
     values.push_back(decode_nibble(codes, i) * decode_e8m0(scales[i / 32]));
@@ -70,20 +71,20 @@ void check_mx32(OpCase& test, const std::vector<bf16>& x, int64_t rows, int64_t 
 
 void check_nv16(OpCase& test, const std::vector<bf16>& x, int64_t rows, int64_t cols) {
   const int64_t record_bytes = ops::kv_record_bytes(ops::KvFormat::kFp4, cols);
-  const PagedEntries cache(rows, /*per_block=*/8, record_bytes, record_bytes);
-  const LoneSequence step(rows, /*ratio=*/1, cache.num_blocks());
+  PagedEntries cache(test, rows, /*per_block=*/8, record_bytes, record_bytes);
+  const LoneSequence step(test, rows, /*ratio=*/1, cache.num_blocks());
   test.ops().compressed_store(
       test.exec(),
       {.cache = cache.view(),
        .format = ops::KvFormat::kFp4,
-       .kv = View<const bf16, 2>(x.data(), rows, cols),
+       .kv = test.place(x, rows, cols),
        .entries = step.entries(),
        .rows = step.rows()}
   );
+  const ops::PagedView records = cache.fetch(test);
   std::vector<uint8_t> codes, scales;
   for (int64_t row = 0; row < rows; ++row) {
-    const auto* record =
-        reinterpret_cast<const uint8_t*>(cache.view().record(step.block_table(), row));
+    const auto* record = reinterpret_cast<const uint8_t*>(records.record(step.block_table(), row));
     codes.insert(codes.end(), record, record + cols / 2);
     scales.insert(scales.end(), record + cols / 2, record + record_bytes);
   }

@@ -43,60 +43,57 @@ void check_rope_table(OpCase& test, const std::string& table) {
   test.check("cos_" + table, cosines);
   test.check("sin_" + table, sines);
   for (const bool inverse : {false, true}) {
-    std::vector<bf16> x = file.bf16s("x");
+    const auto x = test.place(file.bf16s("x"), std::ssize(positions), heads, width);
     test.ops().rope(
         test.exec(),
-        {.x = View<bf16, 3>(x.data(), std::ssize(positions), heads, width),
-         .positions = View<const int64_t, 1>(positions.data(), std::ssize(positions)),
-         .frequencies = View<const float, 1>(table_values.data(), std::ssize(table_values)),
+        {.x = x,
+         .positions = test.place(positions),
+         .frequencies = test.place(table_values),
          .inverse = inverse}
     );
     test.check((inverse ? "yinv_" : "y_") + table, x);
   }
 }
 
-/// The mixes of one site, owned.
+/// The mixes of one site.
 struct Mixes {
-  Mixes(int64_t num_rows, int64_t num_streams)
-      : rows(num_rows),
-        streams(num_streams),
-        pre(static_cast<std::size_t>(rows * streams)),
-        post(pre.size()),
-        comb(pre.size() * static_cast<std::size_t>(streams)),
-        mixes(pre.size() * static_cast<std::size_t>(2 + streams)) {}
-
-  void compute(
+  Mixes(
       OpCase& test,
-      const std::vector<bf16>& h,
+      const View<bf16, 3>& h,
       const ops::Weight& fn,
       const std::vector<float>& scale,
       const std::vector<float>& base
-  ) {
+  )
+      : pre(test.room<float>(h.dim(0), h.dim(1))),
+        post(test.room<float>(h.dim(0), h.dim(1))),
+        comb(test.room<float>(h.dim(0), h.dim(1), h.dim(1))),
+        mixes(test.room<float>(h.dim(0), fn.rows)) {
     test.ops().mhc_mix(
         test.exec(),
-        {.pre = View<float, 2>(pre.data(), rows, streams),
-         .post = View<float, 2>(post.data(), rows, streams),
-         .comb = View<float, 3>(comb.data(), rows, streams, streams),
-         .mixes = View<float, 2>(mixes.data(), rows, streams * (2 + streams)),
-         .h = View<const bf16, 3>(h.data(), rows, streams, fn.cols / streams),
+        {.pre = pre,
+         .post = post,
+         .comb = comb,
+         .mixes = mixes,
+         .h = h,
          .fn = fn,
-         .scale = View<const float, 1>(scale.data(), std::ssize(scale)),
-         .base = View<const float, 1>(base.data(), std::ssize(base)),
+         .scale = test.place(scale),
+         .base = test.place(base),
          .sinkhorn_iters = kSinkhornIters,
          .norm_eps = kNormEps,
          .hc_eps = kHcEps}
     );
   }
 
-  int64_t rows, streams;
-  std::vector<float> pre, post, comb, mixes;
+  View<float, 2> pre, post;
+  View<float, 3> comb;
+  View<float, 2> mixes;
 };
 
 void check_mixes(OpCase& test) {
   const Fixture& file = test.fixture();
-  Mixes site(test.dim("h", 0), test.dim("h", 1));
+  const auto h = test.place(file.bf16s("h"), test.dim("h", 0), test.dim("h", 1), test.dim("h", 2));
   const ops::Weight fn = test.weight(ops::WeightFormat::kF32, "fn");
-  site.compute(test, file.bf16s("h"), fn, file.floats("scale"), file.floats("base"));
+  const Mixes site(test, h, fn, file.floats("scale"), file.floats("base"));
   test.check("mixes", site.mixes);
   test.check("pre", site.pre);
   test.check("post", site.post);
@@ -123,10 +120,13 @@ void check_given_mixes(OpCase& test) {
           given[static_cast<std::size_t>(row * outputs + i)] / static_cast<float>(root);
     }
   }
-  Mixes site(rows, streams);
-  const std::vector<float> scale(3, 1.0f);
-  const std::vector<float> base(static_cast<std::size_t>(outputs));
-  site.compute(test, h, test.weight(fn, outputs, width), scale, base);
+  const Mixes site(
+      test,
+      test.place(h, rows, streams, width / streams),
+      test.weight(fn, outputs, width),
+      std::vector<float>(3, 1.0f),
+      std::vector<float>(static_cast<std::size_t>(outputs))
+  );
   test.check("sk_pre", site.pre);
   test.check("sk_post", site.post);
   test.check("sk_comb", site.comb);
@@ -135,24 +135,19 @@ void check_given_mixes(OpCase& test) {
 void check_streams(OpCase& test) {
   const Fixture& file = test.fixture();
   const int64_t rows = test.dim("h", 0), streams = test.dim("h", 1), hidden = test.dim("h", 2);
-  const std::vector<bf16> h = file.bf16s("h"), y = file.bf16s("y");
-  const std::vector<float> a = file.floats("A"), post = file.floats("post"),
-                           comb = file.floats("comb");
-  std::vector<bf16> collapsed(static_cast<std::size_t>(rows * hidden)), expanded(h.size());
-  const View<const bf16, 3> h_view(h.data(), rows, streams, hidden);
+  const auto h = test.place(file.bf16s("h"), rows, streams, hidden);
+  const auto collapsed = test.room<bf16>(rows, hidden);
   test.ops().mhc_collapse(
-      test.exec(),
-      {.x = View<bf16, 2>(collapsed.data(), rows, hidden),
-       .h = h_view,
-       .a = View<const float, 2>(a.data(), rows, streams)}
+      test.exec(), {.x = collapsed, .h = h, .a = test.place(file.floats("A"), rows, streams)}
   );
+  const auto expanded = test.room<bf16>(rows, streams, hidden);
   test.ops().mhc_expand(
       test.exec(),
-      {.h_out = View<bf16, 3>(expanded.data(), rows, streams, hidden),
-       .y = View<const bf16, 2>(y.data(), rows, hidden),
-       .h = h_view,
-       .post = View<const float, 2>(post.data(), rows, streams),
-       .comb = View<const float, 3>(comb.data(), rows, streams, streams)}
+      {.h_out = expanded,
+       .y = test.place(file.bf16s("y"), rows, hidden),
+       .h = h,
+       .post = test.place(file.floats("post"), rows, streams),
+       .comb = test.place(file.floats("comb"), rows, streams, streams)}
   );
   test.check("collapsed", collapsed);
   test.check("expanded", expanded);
@@ -165,15 +160,13 @@ void run_rmsnorm_case(OpCase& test) {
     const auto eps_at = name.find("_eps");
     if (!name.starts_with("y") || eps_at == std::string::npos) continue;
     const std::string width_text = name.substr(1, eps_at - 1);
-    const std::vector<bf16> x = test.fixture().bf16s("x" + width_text);
-    const std::vector<bf16> weight = test.fixture().bf16s("w" + width_text);
-    std::vector<bf16> y(x.size());
     const int64_t rows = test.dim(name, 0), width = test.dim(name, 1);
+    const auto y = test.room<bf16>(rows, width);
     test.ops().rms_norm(
         test.exec(),
-        {.y = View<bf16, 2>(y.data(), rows, width),
-         .x = View<const bf16, 2>(x.data(), rows, width),
-         .weight = View<const bf16, 1>(weight.data(), width),
+        {.y = y,
+         .x = test.place(test.fixture().bf16s("x" + width_text), rows, width),
+         .weight = test.place(test.fixture().bf16s("w" + width_text)),
          .eps = std::stof(name.substr(eps_at + 4))}
     );
     test.check(name, y);

@@ -13,12 +13,17 @@ namespace {
 /// Everything a lone sequence needs, on one thread.
 struct Alone {
   Alone(const model::Model& model, const ops::OpTable& ops, int64_t num_tokens)
-      : cache(cache::make_layout(model.config), ceil_div(num_tokens, cache::kBlockTokens), 1),
-        session(model, cache, ops, exec, {.draft_context = true}) {}
+      : exec(pool, ops.memory()),
+        cache(
+            cache::make_layout(model.config),
+            ceil_div(num_tokens, cache::kBlockTokens),
+            /*num_slots=*/1,
+            ops.memory()
+        ),
+        session(model, cache, ops, *exec, {.draft_context = true}) {}
 
   ThreadPool pool{1};
-  Arena scratch;
-  ops::Exec exec{pool, scratch};
+  ops::OwnedExec exec;
   cache::KvCache cache;
   model::Session session;
 };
@@ -109,7 +114,9 @@ class DraftingSequence {
 
 }  // namespace
 
-GreedyRun GoldenRunner::greedy(std::span<const int32_t> prompt, std::size_t steps) const {
+GreedyRun GoldenRunner::greedy(
+    std::span<const int32_t> prompt, std::size_t steps, std::span<const int32_t> forced
+) const {
   constexpr std::size_t kBest = 5;
   const auto vocab_size = static_cast<std::size_t>(model_.config.vocab_size);
   Alone alone(model_, ops_, std::ssize(prompt) + static_cast<int64_t>(steps));
@@ -119,7 +126,9 @@ GreedyRun GoldenRunner::greedy(std::span<const int32_t> prompt, std::size_t step
   while (run.tokens.size() < steps) {
     run.top.push_back(best(std::span(logits).last(vocab_size), kBest));
     run.tokens.push_back(run.top.back().front().id);
-    if (run.tokens.size() < steps) logits = alone.session.feed(std::span(run.tokens).last(1));
+    const std::span<const int32_t> fed = forced.empty() ? std::span(run.tokens) : forced;
+    if (run.tokens.size() < steps)
+      logits = alone.session.feed(fed.subspan(run.tokens.size() - 1, 1));
   }
   return run;
 }

@@ -4,11 +4,26 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "verify/model_run.h"
 
 namespace di::golden {
+
+/// A golden file of the default model.
+inline Json read_golden(const std::string& name) {
+  return Json::parse(read_text_file(std::string(DI_SEEDLING) + "/" + name), name);
+}
+
+template <class T>
+std::vector<T> integers(const Json& list) {
+  std::vector<T> values;
+  for (const Json& value : list.as_array())
+    values.push_back(static_cast<T>(value.as_integer()));
+  return values;
+}
 
 /// A token and its logit.
 struct Scored {
@@ -39,8 +54,11 @@ class GoldenRunner {
   GoldenRunner(const verify::LoadedModel& model, const ops::OpTable& ops)
       : model_(model.model), ops_(ops) {}
 
-  /// Runs `prompt` and then `steps` tokens.
-  GreedyRun greedy(std::span<const int32_t> prompt, std::size_t steps) const;
+  /// Runs `prompt` and then `steps` tokens. With `forced` the model goes on after these instead of
+  /// its own choices.
+  GreedyRun greedy(
+      std::span<const int32_t> prompt, std::size_t steps, std::span<const int32_t> forced = {}
+  ) const;
 
   /// The drafts behind each of `outputs` but the last, `count` of them at most: entry i was drafted
   /// when `prompt` and outputs[0 … i] were computed, from outputs[i + 1] on.

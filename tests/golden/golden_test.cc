@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include "base/isa.h"
-#include "base/json.h"
 #include "base/sha256.h"
 #include "golden_run.h"
 
@@ -23,18 +22,6 @@ constexpr double kLogitTolerance = 1e-3;
 constexpr double kNllTolerance = 1e-4;
 
 const std::string kFolder = DI_SEEDLING;
-
-Json read_json(const std::string& name) {
-  return Json::parse(read_text_file(kFolder + "/" + name), name);
-}
-
-template <class T>
-std::vector<T> integers(const Json& list) {
-  std::vector<T> values;
-  for (const Json& value : list.as_array())
-    values.push_back(static_cast<T>(value.as_integer()));
-  return values;
-}
 
 /// The innermost integers of nested lists, in order.
 void flatten(const Json& value, std::vector<int64_t>& values) {
@@ -99,7 +86,7 @@ void expect_case(const Json& golden, const GreedyRun& run) {
 }
 
 TEST_P(Golden, EveryGreedyTokenComesOutWithItsMargin) {
-  const Json golden = read_json("golden.json");
+  const Json golden = read_golden("golden.json");
   std::vector<Json> cases = golden.at("cases").as_array();
   cases.insert(cases.begin(), golden.at("long"));  // the longest one first
   std::vector<GreedyRun> runs(cases.size());
@@ -129,7 +116,7 @@ void expect_drafts(const Json& golden, const std::vector<model::Drafts>& drafts)
 }
 
 TEST_P(Golden, EveryDraftComesOutWithItsConfidence) {
-  const Json golden = read_json("golden.json");
+  const Json golden = read_golden("golden.json");
   std::vector<Json> cases = golden.at("cases").as_array();
   cases.insert(cases.begin(), golden.at("long"));
   std::vector<std::vector<model::Drafts>> drafts(cases.size());
@@ -148,7 +135,7 @@ TEST(GoldenDrafts, TextsAreTheSameWithAnyNumberOfThemAndMostPay) {
   ThreadPool pool;
   const verify::LoadedModel model = verify::load_for_verify(kFolder, best_cpu_ops(), pool);
   const GoldenRunner runner(model, best_cpu_ops());
-  const Json golden = read_json("golden.json");
+  const Json golden = read_golden("golden.json");
   std::vector<Json> cases = golden.at("cases").as_array();
   cases.insert(cases.begin(), golden.at("long"));
   std::vector<std::vector<DraftedRun>> runs(cases.size());
@@ -176,7 +163,7 @@ TEST(GoldenDrafts, TextsAreTheSameWithAnyNumberOfThemAndMostPay) {
 }
 
 TEST_P(Golden, PerplexityOfTheTwoTextsIsTheRecordedOne) {
-  const Json golden = read_json("ppl.json");
+  const Json golden = read_golden("ppl.json");
   const Json::Array& samples = golden.at("samples").as_array();
   std::vector<double> mean(samples.size());
   in_parallel(samples.size(), [&](std::size_t i) {
@@ -199,7 +186,7 @@ class GoldenEngram : public testing::Test {
   ThreadPool pool_{1};
   const verify::LoadedModel model_ = verify::load_for_verify(kFolder, ops::ref_ops(), pool_);
   const model::EngramHashing& hashing_ = model_.model.engram_hashing;
-  const Json golden_ = read_json("golden.json");
+  const Json golden_ = read_golden("golden.json");
   const Json& engram_ = golden_.at("engram");
 };
 
