@@ -83,7 +83,7 @@ TEST_P(AttentionOnCuda, GivesARowTheSameBitsAloneAndInAnyBatch) {
   const std::vector<bf16> first_rows(whole.begin(), whole.begin() + std::ssize(expected));
   EXPECT_LT(testing::relative_error(first_rows, expected), 2e-3);
   for (const int64_t step : {int64_t{1}, int64_t{5}, rows / 2 + 1}) {
-    check(cudaMemset(device.op().o.data, 0xff, whole.size() * 2), "cudaMemset");
+    testing::fill_now(device.op().o.data, 0xff, whole.size() * 2);
     for (int64_t first = 0; first < rows; first += step) {
       const int64_t count = std::min(step, rows - first);
       sparse_attention(machine.device(), rows_of(device.op(), first, count));
@@ -121,7 +121,7 @@ TEST_P(AttentionOnCuda, ReadsTheSameBitsFromTheRingAsFromThisStep) {
     call.window_records.data = later.op().window_records.row(last);
     call.window_records.dims[0] = 1;
     auto* sequence = const_cast<SequenceRows*>(later.op().rows.sequences.data());
-    check(cudaMemcpy(sequence, &alone, offsetof(SequenceRows, slot), cudaMemcpyDefault), "upload");
+    testing::copy_now(sequence, &alone, offsetof(SequenceRows, slot));
     sparse_attention(machine.device(), call);
     const std::size_t width = static_cast<std::size_t>(host.q.stride());
     const std::vector<bf16> before = whole.output();

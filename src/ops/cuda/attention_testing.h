@@ -55,10 +55,8 @@ class DeviceRows {
       sequences[s].block_table = tables_.data() + static_cast<int64_t>(s) * blocks_each;
     }
     const std::size_t bytes = sequences.size() * sizeof(SequenceRows);
-    check(cudaMemcpy(sequences_.data(), sequences.data(), bytes, cudaMemcpyDefault), "upload");
-    check(
-        cudaMemcpy(tables_.data(), tables.data(), tables.size() * 4, cudaMemcpyDefault), "upload"
-    );
+    copy_now(sequences_.data(), sequences.data(), bytes);
+    copy_now(tables_.data(), tables.data(), tables.size() * 4);
   }
 
   Rows rows() const {

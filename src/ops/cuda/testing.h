@@ -25,6 +25,19 @@ inline bool has_gpu() {
 #define DI_NEEDS_GPU() \
   if (!::di::ops::cuda::testing::has_gpu()) GTEST_SKIP() << "no CUDA device"
 
+/// Copies to or from the device. The copy is over when this returns, for streams that do not wait
+/// for the default one too.
+inline void copy_now(void* to, const void* from, std::size_t bytes) {
+  check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
+/// Fills memory of the device with `byte`, likewise.
+inline void fill_now(void* to, int byte, std::size_t bytes) {
+  check(cudaMemset(to, byte, bytes), "cudaMemset");
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
 /// `count` elements on the device.
 template <class T>
 class DeviceArray {
@@ -32,9 +45,7 @@ class DeviceArray {
   explicit DeviceArray(int64_t count)
       : count_(count), bytes_(device_memory().allocate(count * sizeof(T), "a test")) {}
   explicit DeviceArray(std::span<const T> values) : DeviceArray(std::ssize(values)) {
-    check(
-        cudaMemcpy(bytes_.get(), values.data(), values.size_bytes(), cudaMemcpyDefault), "upload"
-    );
+    copy_now(bytes_.get(), values.data(), values.size_bytes());
   }
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(std::span<const T>(values)) {}
 
@@ -45,15 +56,13 @@ class DeviceArray {
   std::vector<T> read() const {
     std::vector<T> values(static_cast<std::size_t>(count_));
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    check(
-        cudaMemcpy(values.data(), data(), values.size() * sizeof(T), cudaMemcpyDefault), "download"
-    );
+    copy_now(values.data(), data(), values.size() * sizeof(T));
     return values;
   }
 
   /// Fills every byte, so that what a kernel leaves unwritten shows.
   void poison(int byte = 0xff) {
-    check(cudaMemset(data(), byte, static_cast<std::size_t>(count_) * sizeof(T)), "cudaMemset");
+    fill_now(data(), byte, static_cast<std::size_t>(count_) * sizeof(T));
   }
 
  private:
