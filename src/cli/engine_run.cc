@@ -31,6 +31,20 @@ void print_memory(const engine::Engine& engine) {
   );
 }
 
+/// What became of a device's plan.
+void print_memory_taken(const engine::Engine& engine) {
+  if (engine.ops().memory().is_host()) return;
+  const int64_t planned = engine.memory_plan().total();
+  const int64_t taken = engine.memory_taken();
+  fmt::print(
+      stderr,
+      "memory: {} taken of {} planned, {:.1f} %\n",
+      model::human_bytes(taken),
+      model::human_bytes(planned),
+      100.0 * static_cast<double>(taken) / static_cast<double>(planned)
+  );
+}
+
 }  // namespace
 
 void EngineRunFlags::add(CLI::App& command, const std::vector<std::string>& options) {
@@ -57,13 +71,16 @@ void EngineRunFlags::add(CLI::App& command, const std::vector<std::string>& opti
 }
 
 EngineRun::EngineRun(const EngineRunFlags& flags, const engine::EngineOptions& options)
-    : engine_(open(options)), stats_seconds_(flags.stats_seconds), last_stats_(Clock::now()) {
-  if (flags.engine.verbose()) print_memory(*engine_);
+    : engine_(open(options)),
+      verbose_(flags.engine.verbose()),
+      stats_seconds_(flags.stats_seconds), last_stats_(Clock::now()) {
+  if (verbose_) print_memory(*engine_);
   if (!flags.trace.empty()) engine_->trace(flags.trace, flags.trace_steps);
   watch_interrupts();
 }
 
 EngineRun::~EngineRun() {
+  if (verbose_) print_memory_taken(*engine_);
   if (stats_seconds_ >= 0) print_stats(*engine_);
 }
 

@@ -47,6 +47,7 @@ class EngineRun {
   using Clock = std::chrono::steady_clock;
 
   std::unique_ptr<engine::Engine> engine_;
+  bool verbose_;
   double stats_seconds_;
   Clock::time_point last_stats_;
 };

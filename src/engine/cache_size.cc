@@ -9,12 +9,17 @@
 
 namespace di::engine {
 
+int64_t num_state_slots(const EngineOptions& options) {
+  return options.max_num_seqs + (options.async_scheduling ? 1 + options.max_num_seqs / 16 : 0);
+}
+
 CacheSize plan_cache(
     const EngineOptions& options,
     const checkpoint::Checkpoint& checkpoint,
     const ops::OpTable& ops,
     int64_t context,
-    int64_t available
+    int64_t available,
+    const std::optional<model::StepMemory>& measured
 ) {
   const int64_t least = ceil_div(context, cache::kBlockTokens);
   if (options.num_blocks > 0 && options.num_blocks < least) {
@@ -30,14 +35,14 @@ CacheSize plan_cache(
   }
   const auto budget =
       static_cast<int64_t>(static_cast<double>(available) * options.memory_utilization);
-  const int64_t num_slots =
-      options.max_num_seqs + (options.async_scheduling ? 1 + options.max_num_seqs / 16 : 0);
+  const int64_t num_slots = num_state_slots(options);
   model::MemoryLimits limits{
       .context = context,
       .num_sequences = num_slots,
       .chunk = options.max_num_batched_tokens,
       .num_blocks = options.num_blocks > 0 ? options.num_blocks : least,
-      .num_logit_rows = options.max_num_batched_tokens};
+      .num_logit_rows = options.max_num_batched_tokens,
+      .measured = measured};
   const model::MemoryPlan least_plan = plan_memory(checkpoint, ops, limits);
   model::require_fit(least_plan, limits, budget);
   if (options.num_blocks > 0) return {options.num_blocks, num_slots, least_plan};

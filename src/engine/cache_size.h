@@ -19,16 +19,21 @@ struct CacheSize {
   model::MemoryPlan plan;
 };
 
+/// State slots of an engine: one for each sequence, and spare ones for asynchronous steps.
+int64_t num_state_slots(const EngineOptions& options);
+
 /// The blocks that `options` ask for; or, when they leave it open, what max_num_seqs sequences of
 /// `context` tokens can need, at most what memory_utilization of `available` bytes has room for.
 /// Throws Error{kOutOfMemory} with every number when not even one sequence fits, and
-/// Error{kInvalidArgument} when num_blocks is given and holds no whole sequence.
+/// Error{kInvalidArgument} when num_blocks is given and holds no whole sequence. `measured`: what
+/// the steps of a device take.
 CacheSize plan_cache(
     const EngineOptions& options,
     const checkpoint::Checkpoint& checkpoint,
     const ops::OpTable& ops,
     int64_t context,
-    int64_t available
+    int64_t available,
+    const std::optional<model::StepMemory>& measured = {}
 );
 
 }  // namespace di::engine

@@ -54,7 +54,9 @@ struct DeviceParts {
   cache::KvCache& cache;
   ThreadPool& pool;
   model::Replay replay;
-  int64_t context = 0;  ///< tokens of a sequence at most
+  int64_t context = 0;        ///< tokens of a sequence at most
+  int64_t scratch_bytes = 0;  ///< that a device takes for its steps at once; 0: as they need them
+  int64_t max_results = 0;    ///< draws and scores of a step, as planned; 0: as they need them
 };
 
 }  // namespace di::engine

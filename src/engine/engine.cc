@@ -44,7 +44,15 @@ std::unique_ptr<checkpoint::Checkpoint> Engine::State::preflight() {
       .replay = options.replay,
       .max_queued_requests = options.max_queued_requests,
       .max_queued_tokens = options.max_queued_tokens};
-  cache_size = plan_cache(options, *checkpoint, *ops, context, ops->memory().available());
+  const StepLimits step_limits{
+      .context = context,
+      .max_rows = options.max_num_batched_tokens,
+      .max_seqs = options.max_num_seqs,
+      .num_slots = num_state_slots(options),
+      .replay = replay};
+  const auto measured = measure_steps(*checkpoint, *ops, *pool, step_limits);
+  available = ops->memory().available();  // after the kernels have been loaded
+  cache_size = plan_cache(options, *checkpoint, *ops, context, available, measured);
   banned_tokens = resolve_banned_tokens(options, config);
   start_record(checkpoint->folder());
   return checkpoint;
@@ -73,7 +81,16 @@ void Engine::State::build(const MakeDevice& custom_device) {
           .peak_flops = options.peak_flops},
       steady_seconds()
   );
-  const DeviceParts parts{loaded.model, *ops, *cache, *pool, replay, context};
+  const model::MemoryPlan& plan = cache_size.plan;
+  const DeviceParts parts{
+      .model = loaded.model,
+      .ops = *ops,
+      .cache = *cache,
+      .pool = *pool,
+      .replay = replay,
+      .context = context,
+      .scratch_bytes = ops->memory().is_host() ? 0 : plan.scratch + plan.logits,
+      .max_results = options.max_num_batched_tokens + options.max_num_seqs};
   runner = std::make_unique<Runner>(custom_device ? custom_device(parts) : make_device(parts));
 }
 
@@ -256,6 +273,9 @@ const std::string& Engine::model_folder() const {
 }
 const model::MemoryPlan& Engine::memory_plan() const {
   return state_->cache_size.plan;
+}
+int64_t Engine::memory_taken() const {
+  return state_->available - state_->ops->memory().available();
 }
 const AdmissionLimits& Engine::admission_limits() const {
   return state_->limits;

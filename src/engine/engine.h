@@ -82,6 +82,8 @@ class Engine {
   const ops::OpTable& ops() const;
   const std::string& model_folder() const;
   const model::MemoryPlan& memory_plan() const;
+  /// Bytes of the backend's memory that went since the plan was made, to whomever.
+  int64_t memory_taken() const;
   const AdmissionLimits& admission_limits() const;  ///< for check_request() before add()
   int64_t context() const;
   int64_t num_blocks() const;

@@ -47,6 +47,7 @@ struct Engine::State {
   AdmissionLimits limits;
   model::Replay replay;
   CacheSize cache_size;
+  int64_t available = 0;  ///< bytes of the backend's memory before anything was allocated
   const ops::OpTable* ops = nullptr;
   std::unique_ptr<ThreadPool> pool;
   LoadedModel loaded;

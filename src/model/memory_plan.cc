@@ -69,6 +69,11 @@ MemoryPlan plan_memory(
       limits.num_logit_rows > 0 ? limits.num_logit_rows : limits.num_sequences;
   plan.logits = (num_logit_rows + limits.num_sequences * limits.num_drafts) * config.vocab_size *
                 static_cast<int64_t>(sizeof(float));
+  if (limits.measured) {
+    plan.scratch = std::max<int64_t>(0, limits.measured->scratch - plan.logits);
+    plan.graphs = limits.measured->graphs;
+    plan.buffers = limits.measured->buffers;
+  }
   return plan;
 }
 
@@ -78,8 +83,9 @@ void require_fit(const MemoryPlan& plan, const MemoryLimits& limits, int64_t ava
       ErrorCode::kOutOfMemory,
       fmt::format(
           "this model needs {} of memory, {} is available: {}, for {} sequence(s) of {} tokens and "
-          "{} rows a step. A shorter context, fewer sequences, fewer rows a step or a machine with "
-          "more memory would help",
+          "{} rows a step. A shorter context (context), fewer sequences (max_num_seqs), fewer rows a "
+          "step (max_num_batched_tokens), fewer blocks (num_blocks) or a machine with more memory "
+          "would help",
           human_bytes(plan.total()),
           human_bytes(available),
           plan_line(plan),
@@ -91,13 +97,20 @@ void require_fit(const MemoryPlan& plan, const MemoryLimits& limits, int64_t ava
 }
 
 std::string plan_line(const MemoryPlan& plan) {
+  const std::string of_device =
+      plan.graphs + plan.buffers == 0
+          ? ""
+          : fmt::format(
+                ", graphs {}, buffers {}", human_bytes(plan.graphs), human_bytes(plan.buffers)
+            );
   return fmt::format(
-      "weights {}, KV blocks {}, state slots {}, scratch {}, logits {}",
+      "weights {}, KV blocks {}, state slots {}, scratch {}, logits {}{}",
       human_bytes(plan.weights),
       human_bytes(plan.blocks),
       human_bytes(plan.slots),
       human_bytes(plan.scratch),
-      human_bytes(plan.logits)
+      human_bytes(plan.logits),
+      of_device
   );
 }
 

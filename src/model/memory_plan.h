@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cache/layout.h"
@@ -9,6 +10,14 @@
 #include "ops/ops.h"
 
 namespace di::model {
+
+/// What the steps of a device take besides weights and cache, as they were recorded without being
+/// run.
+struct StepMemory {
+  int64_t scratch = 0;  ///< of the worst step, its logits included
+  int64_t graphs = 0;   ///< recorded steps
+  int64_t buffers = 0;  ///< tokens, block tables and sampling of all slots, results, constants
+};
 
 /// What is to fit at once.
 struct MemoryLimits {
@@ -18,6 +27,7 @@ struct MemoryLimits {
   int64_t num_blocks = 0;      ///< of the cache; 0: every sequence may fill its context
   int64_t num_logit_rows = 0;  ///< of a step at most; 0: one a sequence
   int64_t num_drafts = 0;      ///< tokens that a sequence drafts at once; 0: no drafter is loaded
+  std::optional<StepMemory> measured = {};  ///< nothing: scratch is estimated
 };
 
 /// Bytes by purpose. Pages of the checkpoint that are read in place (embedding, Engram tables) are
@@ -26,10 +36,12 @@ struct MemoryPlan {
   int64_t weights = 0;  ///< packed matrices and copied vectors
   int64_t blocks = 0;   ///< compressed KV and index keys
   int64_t slots = 0;    ///< window rings and carries
-  int64_t scratch = 0;  ///< activations of one step, an estimate from above
-  int64_t logits = 0;   ///< one row a sequence, and one for each draft
+  int64_t scratch = 0;  ///< activations of one step: measured, or an estimate from above
+  int64_t logits = 0;   ///< of one step
+  int64_t graphs = 0;   ///< recorded steps; of a device alone
+  int64_t buffers = 0;  ///< what steps leave behind for later ones; of a device alone
 
-  int64_t total() const { return weights + blocks + slots + scratch + logits; }
+  int64_t total() const { return weights + blocks + slots + scratch + logits + graphs + buffers; }
 };
 
 /// Adds up what `ops` will allocate for these limits.
@@ -40,7 +52,8 @@ MemoryPlan plan_memory(
 /// Throws Error{kOutOfMemory} naming every part of the plan when it exceeds `available`.
 void require_fit(const MemoryPlan& plan, const MemoryLimits& limits, int64_t available);
 
-/// "weights 1.5 GB, KV blocks 640.0 kB, state slots …, scratch …, logits …".
+/// "weights 1.5 GB, KV blocks 640.0 kB, state slots …, scratch …, logits …", and what a device has
+/// besides.
 std::string plan_line(const MemoryPlan& plan);
 
 /// "1.5 GB", "640 kB".

@@ -50,6 +50,10 @@ Model load_model(
     const LoadOptions& options = {}
 );
 
+/// A model of which everything has its place and nothing its content: for passes that are recorded
+/// to see what they take, over a device's `ops`.
+Model outline_model(const checkpoint::Checkpoint& checkpoint, const ops::OpTable& ops);
+
 /// What a pass runs with.
 struct ForwardOptions {
   Replay replay = {};

@@ -9,6 +9,7 @@
 #include "base/math.h"
 #include "checkpoint/loader.h"
 #include "config/layer_role.h"
+#include "tensor/address_memory.h"
 
 namespace di::model {
 namespace {
@@ -65,21 +66,27 @@ class Binder {
 
   int64_t storage_bytes() const { return total_; }
 
-  /// Fills `storage` and points every target into it.
-  void run(std::byte* storage, ThreadPool& pool, const checkpoint::LoadProgress& progress) {
-    for (const Copy& copy : copies_) {
-      const auto bytes = static_cast<int64_t>(copy.source.size());
-      table_.memory().copy(storage + copy.offset, copy.source.data(), bytes, nullptr);
+  /// Points every target into `storage`.
+  void point_into(const std::byte* storage) const {
+    for (const Copy& copy : copies_)
       copy.point_to(storage + copy.offset);
-    }
-    table_.memory().wait(nullptr);
-    std::vector<checkpoint::LoadJob> jobs;
     for (const Packing& packing : packings_) {
       *packing.target = packing.raw;
       packing.target->data = storage + packing.offset;
       packing.target->scales = nullptr;
-      jobs.push_back(pack_job(packing.raw, storage + packing.offset));
     }
+  }
+
+  /// Fills `storage`.
+  void fill(std::byte* storage, ThreadPool& pool, const checkpoint::LoadProgress& progress) const {
+    for (const Copy& copy : copies_) {
+      const auto bytes = static_cast<int64_t>(copy.source.size());
+      table_.memory().copy(storage + copy.offset, copy.source.data(), bytes, nullptr);
+    }
+    table_.memory().wait(nullptr);
+    std::vector<checkpoint::LoadJob> jobs;
+    for (const Packing& packing : packings_)
+      jobs.push_back(pack_job(packing.raw, storage + packing.offset));
     checkpoint::run_load_jobs(std::move(jobs), pool, progress);
   }
 
@@ -290,6 +297,16 @@ int64_t weight_storage_bytes(
   return binder.storage_bytes();
 }
 
+Weights outline_weights(const Checkpoint& checkpoint, const ops::OpTable& ops) {
+  Binder binder(checkpoint, ops);
+  Weights weights;
+  bind_model(binder, weights, checkpoint.config(), {});
+  weights.storage_bytes = binder.storage_bytes();
+  weights.storage = address_memory().allocate(weights.storage_bytes, "the weights");
+  binder.point_into(weights.storage.get());
+  return weights;
+}
+
 Weights load_weights(
     const Checkpoint& checkpoint,
     const ops::OpTable& ops,
@@ -302,7 +319,8 @@ Weights load_weights(
   bind_model(binder, weights, checkpoint.config(), options);
   weights.storage_bytes = binder.storage_bytes();
   weights.storage = ops.memory().allocate(weights.storage_bytes, "the weights");
-  binder.run(weights.storage.get(), pool, progress);
+  binder.point_into(weights.storage.get());
+  binder.fill(weights.storage.get(), pool, progress);
   return weights;
 }
 

@@ -110,6 +110,9 @@ int64_t weight_storage_bytes(
     const LoadOptions& options = {}
 );
 
+/// Weights whose storage has addresses and no content, for passes that are recorded and not run.
+Weights outline_weights(const checkpoint::Checkpoint& checkpoint, const ops::OpTable& ops);
+
 /// Binds every tensor of the text model, packing matrices where the backend wants its own layout.
 /// No value is changed. Throws Error{kOutOfMemory} with the numbers when the memory is refused.
 Weights load_weights(

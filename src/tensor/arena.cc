@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace di {
 namespace {
 
@@ -19,8 +21,7 @@ std::byte* Arena::take_bytes(std::size_t bytes) {
   if (chunk_ == chunks_.size()) {
     const std::size_t last = chunks_.empty() ? kFirstChunk / 2 : chunks_.back().size;
     const std::size_t size = std::max(rounded, last * 2);
-    chunks_.push_back({memory_.allocate(static_cast<int64_t>(size), "the scratch of a step"), size}
-    );
+    add_chunk(size);
   }
   std::byte* result = chunks_[chunk_].data.get() + used_;
   used_ += rounded;
@@ -29,6 +30,23 @@ std::byte* Arena::take_bytes(std::size_t bytes) {
     in_use += chunks_[i].size;
   peak_ = std::max(peak_, in_use);
   return result;
+}
+
+void Arena::add_chunk(std::size_t bytes) {
+  chunks_.push_back({memory_.allocate(static_cast<int64_t>(bytes), "the scratch of a step"), bytes}
+  );
+}
+
+void Arena::reserve(std::size_t bytes) {
+  DI_CHECK(chunks_.empty(), "an arena reserves before it is used");
+  if (bytes > 0) add_chunk(bytes);
+}
+
+std::size_t Arena::reserved_bytes() const {
+  std::size_t sum = 0;
+  for (const Chunk& chunk : chunks_)
+    sum += chunk.size;
+  return sum;
 }
 
 }  // namespace di

@@ -53,6 +53,13 @@ class Arena {
 
   const Memory& memory() const { return memory_; }
 
+  /// Takes `bytes` from the memory now, in one piece; nothing is in use yet. As long as no more is
+  /// in use at once, nothing more is allocated.
+  void reserve(std::size_t bytes);
+
+  /// Bytes that it has taken from its memory.
+  std::size_t reserved_bytes() const;
+
   /// The most bytes ever in use at once.
   std::size_t peak_bytes() const { return peak_; }
 
@@ -63,6 +70,7 @@ class Arena {
   };
 
   std::byte* take_bytes(std::size_t bytes);
+  void add_chunk(std::size_t bytes);
 
   const Memory& memory_;
   std::vector<Chunk> chunks_;

@@ -1,12 +1,10 @@
 #include "engine/cuda/cuda_device.h"
 
 #include <algorithm>
-#include <bit>
 #include <exception>
 
 #include "base/check.h"
-#include "base/math.h"
-#include "ops/cuda/memory.h"
+#include "engine/cuda/recorded_sizes.h"
 
 namespace di::engine::cuda {
 namespace {
@@ -15,26 +13,9 @@ using sampling::cuda::Drawn;
 using sampling::cuda::DrawRow;
 using sampling::cuda::SlotParams;
 
-/// Rows of recorded steps: each size up to 8, then steps of a quarter to an eighth.
-int64_t padded_rows(int64_t rows) {
-  if (rows <= 8) return rows;
-  const auto octave = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rows)));
-  return align_up(rows, std::max<int64_t>(2, octave / 8));
-}
-
-/// The longest sequence that a recorded step takes: a power of two from 4,096 on.
-int64_t padded_length(int64_t length) {
-  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(4096, length)))
-  );
-}
-
 /// Best tokens that a recorded step's draws have room for.
 int64_t padded_tops(int64_t most) {
   return most == 0 ? 0 : most <= 20 ? 20 : sampling::kMaxTopLogprobs;
-}
-
-int64_t row_bytes(int64_t count) {
-  return count * static_cast<int64_t>(sizeof(DrawRow));
 }
 
 Drawn slice(const Drawn& all, int64_t row) {
@@ -66,28 +47,29 @@ CudaDevice::CudaDevice(const DeviceParts& parts)
     : parts_(parts),
       owned_exec_(parts.pool, parts.ops.memory()),
       exec_(*owned_exec_),
-      entries_(static_cast<std::size_t>(parts.cache.slot_pool().size())) {
+      entries_(static_cast<std::size_t>(parts.cache.slot_pool().size())),
+      slots_(
+          parts.ops.memory(),
+          parts.cache.slot_pool().size(),
+          parts.context,
+          parts.model.config.vocab_size
+      ) {
   sampling::cuda::check_vocabulary(parts.model.config.vocab_size);
-  const Memory& memory = parts.ops.memory();
-  const auto slots = std::ssize(entries_);
-  const auto word = static_cast<int64_t>(sizeof(int32_t));
-  tokens_ = memory.allocate(slots * (parts.context + 1) * word, "the sequences' tokens");
-  blocks_ =
-      memory.allocate(slots * ceil_div(parts.context, cache::kBlockTokens) * word, "block tables");
-  slots_ = memory.allocate(slots * static_cast<int64_t>(sizeof(SlotParams)), "sampling parameters");
+  exec_.scratch.reserve(static_cast<std::size_t>(parts.scratch_bytes));
+  result_bytes_ = planned_result_bytes(parts.max_results);
+  results_ = parts.ops.memory().allocate(result_bytes_, "the draws of a step");
 }
 
 CudaDevice::~CudaDevice() {
   cudaStreamSynchronize(exec_.stream);  // nothing may run that uses what is now given back
 }
 
-int32_t* CudaDevice::tokens_of(int64_t slot) const {
-  return reinterpret_cast<int32_t*>(tokens_.get()) + slot * (parts_.context + 1);
-}
-
-int32_t* CudaDevice::blocks_of(int64_t slot) const {
-  return reinterpret_cast<int32_t*>(blocks_.get()) +
-         slot * ceil_div(parts_.context, cache::kBlockTokens);
+template <class T>
+void CudaDevice::upload(T* to, std::span<const T> values, InFlight& flight) {
+  if (values.empty()) return;
+  T* staged = flight.buffers.uploads().take<T>(std::ssize(values));
+  std::copy(values.begin(), values.end(), staged);
+  parts_.ops.memory().copy(to, staged, static_cast<int64_t>(values.size_bytes()), exec_.stream);
 }
 
 bool CudaDevice::done() const {
@@ -101,6 +83,7 @@ void CudaDevice::launch(StepInputs inputs) {
   flight.result.step = inputs.step;
   flight.planned.clear();
   flight.on_device = false;
+  flight.buffers.begin();
   try {
     enqueue(inputs, flight);
   } catch (const std::exception& error) {
@@ -116,14 +99,13 @@ void CudaDevice::fail(InFlight& flight, const std::string& error) {
   flight.result.error = error;
 }
 
-void CudaDevice::start(int32_t slot, std::shared_ptr<const Admission> admission) {
+void CudaDevice::start(
+    int32_t slot, std::shared_ptr<const Admission> admission, InFlight& flight
+) {
   Entry& entry = entries_[static_cast<std::size_t>(slot)];
-  const std::span tokens(admission->tokens);
+  const std::span<const int32_t> tokens(admission->tokens);
   const auto num_prompt = static_cast<std::size_t>(admission->num_prompt_tokens);
-  const Memory& memory = parts_.ops.memory();
-  memory.copy(
-      tokens_of(slot), tokens.data(), static_cast<int64_t>(tokens.size_bytes()), exec_.stream
-  );
+  upload(slots_.tokens(slot), tokens, flight);
   entry.sampling = std::make_unique<sampling::cuda::DeviceSlot>(
       *admission->sampling,
       static_cast<int32_t>(parts_.model.config.tokens.eos_token_id),
@@ -131,31 +113,22 @@ void CudaDevice::start(int32_t slot, std::shared_ptr<const Admission> admission)
       tokens.first(num_prompt),
       tokens.subspan(num_prompt),
       parts_.model.config.vocab_size,
+      slots_.area(slot),
+      flight.buffers.uploads(),
       exec_.stream
   );
-  const SlotParams params = entry.sampling->params();
-  memory.copy(
-      slots_.get() + slot * static_cast<int64_t>(sizeof(SlotParams)),
-      &params,
-      sizeof(SlotParams),
-      exec_.stream
-  );
+  upload(slots_.params() + slot, std::span(&entry.sampling->params(), 1), flight);
   entry.num_blocks = 0;
   entry.ended = false;
   entry.admission = std::move(admission);
 }
 
-void CudaDevice::append_blocks(int32_t slot, const std::vector<int32_t>& blocks) {
-  if (blocks.empty()) return;
+void CudaDevice::append_blocks(
+    int32_t slot, const std::vector<int32_t>& blocks, InFlight& flight
+) {
   Entry& entry = entries_[static_cast<std::size_t>(slot)];
-  const auto count = std::ssize(blocks);
-  parts_.ops.memory().copy(
-      blocks_of(slot) + entry.num_blocks,
-      blocks.data(),
-      count * static_cast<int64_t>(sizeof(int32_t)),
-      exec_.stream
-  );
-  entry.num_blocks += count;
+  upload(slots_.blocks(slot) + entry.num_blocks, std::span<const int32_t>(blocks), flight);
+  entry.num_blocks += std::ssize(blocks);
 }
 
 void CudaDevice::plan_rows(const SequenceOrder& order, InFlight& flight) {
@@ -164,8 +137,8 @@ void CudaDevice::plan_rows(const SequenceOrder& order, InFlight& flight) {
   PlannedResult& planned = flight.planned.emplace_back();
   result.id = rows.id;
   planned.slot = rows.slot;
-  if (rows.admitted) start(rows.slot, order.admission);
-  append_blocks(rows.slot, rows.new_blocks);
+  if (rows.admitted) start(rows.slot, order.admission, flight);
+  append_blocks(rows.slot, rows.new_blocks, flight);
   const Entry& entry = entries_[static_cast<std::size_t>(rows.slot)];
   if (entry.ended) {
     result.skipped = rows.samples;
@@ -177,10 +150,10 @@ void CudaDevice::plan_rows(const SequenceOrder& order, InFlight& flight) {
   const int64_t first_logits = std::ssize(draw_rows_);
   planned.sequence = std::ssize(step_.sequences);
   step_.sequences.push_back(
-      {.tokens = {tokens_of(rows.slot), static_cast<std::size_t>(end)},
+      {.tokens = {slots_.tokens(rows.slot), static_cast<std::size_t>(end)},
        .start = rows.start,
        .slot = rows.slot,
-       .block_table = blocks_of(rows.slot),
+       .block_table = slots_.blocks(rows.slot),
        .prompt_length = admission.num_prompt_tokens,
        .logits = scored.count > 0 ? model::LogitRows::kAll
                  : rows.samples   ? model::LogitRows::kLast
@@ -202,20 +175,23 @@ void CudaDevice::plan_rows(const SequenceOrder& order, InFlight& flight) {
   planned.first_token = scored.begin + 1;
   if (!rows.samples) return;
   planned.draw_row = first_logits + num_logits - 1;
-  draw_rows_.back() = {.position = end - 1, .slot = rows.slot, .place = tokens_of(rows.slot) + end};
+  draw_rows_.back() = {
+      .position = end - 1, .slot = rows.slot, .place = slots_.tokens(rows.slot) + end};
 }
 
 void CudaDevice::plan_fork(const ForkOrder& order, InFlight& flight) {
   const sched::Fork& fork = order.fork;
   flight.result.sequences.emplace_back().id = fork.child;
-  start(fork.child_slot, order.admission);
-  append_blocks(fork.child_slot, fork.blocks);
+  start(fork.child_slot, order.admission, flight);
+  append_blocks(fork.child_slot, fork.blocks, flight);
   PlannedResult& planned = flight.planned.emplace_back();
   planned.slot = fork.child_slot;
   planned.draw_row = std::ssize(draw_rows_);
   const auto end = std::ssize(order.admission->tokens);
   draw_rows_.push_back(
-      {.position = end - 1, .slot = fork.child_slot, .place = tokens_of(fork.child_slot) + end}
+      {.position = end - 1,
+       .slot = fork.child_slot,
+       .place = slots_.tokens(fork.child_slot) + end}
   );
   most_ = std::max(most_, order.admission->sampling->top_logprobs);
 }
@@ -272,28 +248,16 @@ void CudaDevice::start_trace(const StepInputs& inputs, InFlight& flight) {
   flight.trace = std::make_unique<StepTrace>(inputs, clock_, exec_.stream);
 }
 
-View<const DrawRow, 1> CudaDevice::place_draw_rows(const InFlight& flight) {
+View<const DrawRow, 1> CudaDevice::place_draw_rows(InFlight& flight) {
   const auto rows = exec_.scratch.array<DrawRow>(std::ssize(draw_rows_));
-  const int64_t bytes = row_bytes(std::ssize(draw_rows_));
-  const void* source = draw_rows_.data();
-  if (bytes <= model::kStagingBytes) {
-    source = std::copy_n(
-                 reinterpret_cast<const std::byte*>(draw_rows_.data()),
-                 bytes,
-                 flight.buffers.draw_staging()
-             ) -
-             bytes;
-  }
-  parts_.ops.memory().copy(rows.data, source, bytes, exec_.stream);
+  upload(rows.data, std::span<const DrawRow>(draw_rows_), flight);
   return rows;
 }
 
 void CudaDevice::draw(
     const View<const float, 2>& logits, const View<const DrawRow, 1>& rows, const Drawn& results
 ) {
-  const View<const SlotParams, 1> slots(
-      reinterpret_cast<const SlotParams*>(slots_.get()), std::ssize(entries_)
-  );
+  const View<const SlotParams, 1> slots(slots_.params(), slots_.num_slots());
   sampling::cuda::draw(
       exec_.stream, {.logits = logits, .rows = rows, .slots = slots, .drawn = results}
   );
@@ -301,11 +265,11 @@ void CudaDevice::draw(
 
 void CudaDevice::reserve_results(const ResultShape& shape) {
   if (shape.bytes() <= result_bytes_) return;
+  parts_.ops.memory().wait(exec_.stream);
   // Recorded steps write where the results lay before.
   for (auto& [key, recorded] : recorded_)
     recorded.graph.reset();
   result_bytes_ = 2 * shape.bytes();
-  parts_.ops.memory().wait(exec_.stream);
   results_ = parts_.ops.memory().allocate(result_bytes_, "the draws of a step");
 }
 
@@ -313,6 +277,21 @@ void CudaDevice::fetch(const model::PlacedStep& placed, InFlight& flight) {
   const Memory& memory = parts_.ops.memory();
   memory.copy(flight.buffers.results(), results_.get(), flight.shape.bytes(), exec_.stream);
   memory.copy(flight.buffers.finite(), placed.finite.data, placed.finite.size(), exec_.stream);
+}
+
+CudaDevice::RecordedStep& CudaDevice::recording_of(const GraphKey& key) {
+  const auto known = recorded_.find(key);
+  if (known == recorded_.end() && std::ssize(recorded_) >= max_recordings(slots_.num_slots())) {
+    // The one that was not played for longest: no step in flight plays it.
+    recorded_.erase(
+        std::min_element(recorded_.begin(), recorded_.end(), [](const auto& a, const auto& b) {
+          return a.second.last < b.second.last;
+        })
+    );
+  }
+  RecordedStep& recorded = recorded_[key];
+  recorded.last = launched_;
+  return recorded;
 }
 
 void CudaDevice::enqueue_decode(InFlight& flight) {
@@ -337,7 +316,7 @@ void CudaDevice::enqueue_decode(InFlight& flight) {
   const auto pass = [&](StepTrace* trace) {
     draw(enqueue_pass(placed, trace), rows, results_in(results_.get(), flight.shape));
   };
-  RecordedStep& recorded = recorded_[key];
+  RecordedStep& recorded = recording_of(key);
   if (recorded.times++ > 0 && !recorded.graph)
     recorded.graph = ops::cuda::Graph::record(exec_.stream, [&] { pass(nullptr); });
   if (recorded.graph) {

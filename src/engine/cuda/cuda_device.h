@@ -7,9 +7,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "engine/cuda/slot_memory.h"
 #include "engine/cuda/step_buffers.h"
 #include "engine/cuda/step_trace.h"
 #include "engine/device.h"
@@ -73,11 +75,15 @@ class CudaDevice final : public Device {
   };
   struct RecordedStep {
     int64_t times = 0;  ///< that a step of this size came
+    int64_t last = 0;   ///< the newest step that came: its number in the order of launches
     std::optional<ops::cuda::Graph> graph;
   };
 
-  void start(int32_t slot, std::shared_ptr<const Admission> admission);
-  void append_blocks(int32_t slot, const std::vector<int32_t>& blocks);
+  void start(int32_t slot, std::shared_ptr<const Admission> admission, InFlight& flight);
+  void append_blocks(int32_t slot, const std::vector<int32_t>& blocks, InFlight& flight);
+  /// Copies to the device, in the order of the stream, without waiting for it.
+  template <class T>
+  void upload(T* to, std::span<const T> values, InFlight& flight);
   void plan_rows(const SequenceOrder& order, InFlight& flight);
   void plan_fork(const ForkOrder& order, InFlight& flight);
   void enqueue(const StepInputs& inputs, InFlight& flight);
@@ -94,7 +100,7 @@ class CudaDevice final : public Device {
   void enqueue_decode(InFlight& flight);
   View<const float, 2> enqueue_pass(const model::PlacedStep& placed, StepTrace* trace);
   void start_trace(const StepInputs& inputs, InFlight& flight);
-  View<const sampling::cuda::DrawRow, 1> place_draw_rows(const InFlight& flight);
+  View<const sampling::cuda::DrawRow, 1> place_draw_rows(InFlight& flight);
   void draw(
       const View<const float, 2>& logits,
       const View<const sampling::cuda::DrawRow, 1>& rows,
@@ -107,17 +113,14 @@ class CudaDevice final : public Device {
   void read_results(InFlight& flight);
   void read_scores(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);
   void read_draw(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);
-
-  int32_t* tokens_of(int64_t slot) const;
-  int32_t* blocks_of(int64_t slot) const;
+  /// The recording for steps of one size; makes room for it when there are too many.
+  RecordedStep& recording_of(const GraphKey& key);
 
   const DeviceParts parts_;
   ops::OwnedExec owned_exec_;
   ops::Exec& exec_;
-  std::vector<Entry> entries_;          // [slots]
-  std::shared_ptr<std::byte> tokens_;   // [slots, context + 1] int32
-  std::shared_ptr<std::byte> blocks_;   // [slots, blocks of the context] int32
-  std::shared_ptr<std::byte> slots_;    // [slots] SlotParams
+  std::vector<Entry> entries_;  // [slots]
+  SlotMemory slots_;
   std::shared_ptr<std::byte> results_;  // DrawResults of the step that runs
   int64_t result_bytes_ = 0;            // that results_ has room for
   std::array<InFlight, kDepth> ring_;

@@ -27,8 +27,19 @@ sampling::cuda::Drawn results_in(std::byte* memory, const ResultShape& shape) {
       .top_logprobs = View<float, 2>(top_logprobs, rows, most)};
 }
 
+int64_t planned_result_bytes(int64_t rows) {
+  return ResultShape{rows, 20}.bytes();
+}
+
 StepBuffers::StepBuffers()
-    : staging_(pinned(model::kStagingBytes)), draw_staging_(pinned(model::kStagingBytes)) {}
+    : staging_(pinned(model::kStagingBytes)), uploads_(ops::cuda::pinned_memory()) {
+  in_use_.emplace(uploads_);
+}
+
+void StepBuffers::begin() {
+  in_use_.reset();
+  in_use_.emplace(uploads_);
+}
 
 void StepBuffers::reserve(const ResultShape& shape, int64_t sequences) {
   if (shape.bytes() > result_bytes_) {

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "ops/cuda/graph.h"
 #include "sampling/cuda/draw.h"
-#include "tensor/memory.h"
+#include "tensor/arena.h"
 
 namespace di::engine::cuda {
 
@@ -17,6 +18,10 @@ struct ResultShape {
   int64_t bytes() const { return rows * (12 + most * 8); }
 };
 
+/// What a device takes at first for the results of a step of so many draws and scores: each with the
+/// best tokens that are usually asked for.
+int64_t planned_result_bytes(int64_t rows);
+
 /// Results side by side in `memory`, which holds shape.bytes(), so that one copy brings all of
 /// them.
 sampling::cuda::Drawn results_in(std::byte* memory, const ResultShape& shape);
@@ -26,13 +31,16 @@ class StepBuffers {
  public:
   StepBuffers();
 
-  /// Makes room for results and the flags of `sequences`. The step that used them before is done.
+  /// Forgets the step that used them before, which is done.
+  void begin();
+
+  /// Makes room for results and the flags of `sequences`.
   void reserve(const ResultShape& shape, int64_t sequences);
 
   /// Pinned memory for what a placed step copies to the device (model::kStagingBytes).
   std::byte* staging() const { return staging_.get(); }
-  /// Pinned memory for the rows to draw, kStagingBytes.
-  std::byte* draw_staging() const { return draw_staging_.get(); }
+  /// Pinned memory for other copies to the device; it stays until the next begin().
+  Arena& uploads() { return uploads_; }
   /// Pinned: where the results arrive.
   std::byte* results() const { return results_.get(); }
   uint8_t* finite() const { return reinterpret_cast<uint8_t*>(finite_.get()); }
@@ -42,7 +50,8 @@ class StepBuffers {
 
  private:
   std::shared_ptr<std::byte> staging_;
-  std::shared_ptr<std::byte> draw_staging_;
+  Arena uploads_;
+  std::optional<Arena::Scope> in_use_;  // of uploads_, since begin()
   std::shared_ptr<std::byte> results_;
   std::shared_ptr<std::byte> finite_;
   int64_t result_bytes_ = 0;

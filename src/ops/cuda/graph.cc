@@ -3,11 +3,9 @@
 #include "ops/cuda/launch.h"
 
 namespace di::ops::cuda {
+namespace {
 
-Graph::Graph(cudaGraphExec_t executable)
-    : executable_(executable, [](cudaGraphExec_t graph) { cudaGraphExecDestroy(graph); }) {}
-
-Graph Graph::record(cudaStream_t stream, const std::function<void()>& enqueue) {
+std::shared_ptr<CUgraph_st> captured(cudaStream_t stream, const std::function<void()>& enqueue) {
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "recording a step");
   cudaGraph_t graph = nullptr;
   try {
@@ -18,11 +16,27 @@ Graph Graph::record(cudaStream_t stream, const std::function<void()>& enqueue) {
     throw;
   }
   check(cudaStreamEndCapture(stream, &graph), "recording a step");
+  return {graph, [](cudaGraph_t g) { cudaGraphDestroy(g); }};
+}
+
+}  // namespace
+
+Graph::Graph(cudaGraphExec_t executable)
+    : executable_(executable, [](cudaGraphExec_t graph) { cudaGraphExecDestroy(graph); }) {}
+
+Graph Graph::record(cudaStream_t stream, const std::function<void()>& enqueue) {
+  const auto graph = captured(stream, enqueue);
   cudaGraphExec_t executable = nullptr;
-  const cudaError_t code = cudaGraphInstantiate(&executable, graph, 0);
-  cudaGraphDestroy(graph);
-  check(code, "cudaGraphInstantiate");
+  check(cudaGraphInstantiate(&executable, graph.get(), 0), "cudaGraphInstantiate");
   return Graph(executable);
+}
+
+void Graph::rehearse(cudaStream_t stream, const std::function<void()>& enqueue) {
+  captured(stream, enqueue);
+}
+
+void Graph::upload(cudaStream_t stream) const {
+  check(cudaGraphUpload(executable_.get(), stream), "cudaGraphUpload");
 }
 
 void Graph::play(cudaStream_t stream) const {

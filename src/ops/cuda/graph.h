@@ -17,8 +17,14 @@ class Graph {
   /// every kernel in it must have run once before. Throws Error{kUnsupported}.
   static Graph record(cudaStream_t stream, const std::function<void()>& enqueue);
 
+  /// Records and forgets: for what `enqueue` takes and checks on its way.
+  static void rehearse(cudaStream_t stream, const std::function<void()>& enqueue);
+
   /// Enqueues the stretch on `stream`.
   void play(cudaStream_t stream) const;
+
+  /// Takes the device's memory for it now instead of when it is first played.
+  void upload(cudaStream_t stream) const;
 
  private:
   explicit Graph(cudaGraphExec_t executable);

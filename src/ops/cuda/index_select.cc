@@ -39,7 +39,9 @@ void index_select(Exec& exec, const IndexSelect& op) {
       std::max<int64_t>(1, (max_places(op) + kScoreTile - 1) / kScoreTile) * kScoreTile;
   const int64_t chunk = std::clamp<int64_t>(kWorkspaceBytes / (stride * 2), 1, rows);
   const Arena::Scope scope(exec.scratch);
-  IndexScores scores{.keys = exec.scratch.take<uint16_t>(chunk * stride), .stride = stride};
+  // Never less for a longer context, so that scratch can be planned for the longest.
+  const int64_t keys = std::min(rows * stride, std::max(stride, kWorkspaceBytes / 2));
+  IndexScores scores{.keys = exec.scratch.take<uint16_t>(keys), .stride = stride};
   for (scores.first_row = 0; scores.first_row < rows; scores.first_row += chunk) {
     scores.rows = std::min(chunk, rows - scores.first_row);
     score_entries(exec, op, scores);

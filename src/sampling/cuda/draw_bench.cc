@@ -55,9 +55,10 @@ void bench_params(
   std::vector<DrawRow> draw_rows;
   const std::vector<int32_t> prompt = {1, 2, 3, 500, 70000};
   for (int64_t row = 0; row < rows; ++row) {
-    owners.push_back(
-        std::make_unique<DeviceSlot>(params, 1, 77 + row, prompt, prompt, kVocabSize, stream)
-    );
+    Arena staging;
+    owners.push_back(std::make_unique<DeviceSlot>(
+        params, 1, 77 + row, prompt, prompt, kVocabSize, SlotArea(), staging, stream
+    ));
     slots.push_back(owners.back()->params());
     draw_rows.push_back({.position = row, .slot = static_cast<int32_t>(row)});
   }

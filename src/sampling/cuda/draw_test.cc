@@ -107,9 +107,10 @@ std::unique_ptr<Twins> make_twins(
   const auto seed = static_cast<uint64_t>(random.below(1'000'000'007) * 7919);
   const std::vector<int32_t> prompt = random.tokens(40);
   const std::vector<int32_t> outputs = random.one_in(2) ? std::vector<int32_t>{} : random.tokens(6);
+  Arena staging;
   return std::unique_ptr<Twins>(new Twins{
       Sampler(params, eos, seed, prompt, outputs),
-      DeviceSlot(params, eos, seed, prompt, outputs, vocab_size, stream)});
+      DeviceSlot(params, eos, seed, prompt, outputs, vocab_size, {}, staging, stream)});
 }
 
 /// Arrays of results on the device.

@@ -73,6 +73,11 @@ SlotParams numbers_of(const SamplingParams& params, int32_t eos, uint64_t seed) 
 
 }  // namespace
 
+int64_t slot_area_bytes(int64_t vocab_size) {
+  constexpr int64_t kListBytes = 32 << 10;
+  return vocab_size * static_cast<int64_t>(sizeof(uint32_t)) + kListBytes;
+}
+
 DeviceSlot::DeviceSlot(
     const SamplingParams& params,
     int32_t eos,
@@ -80,6 +85,8 @@ DeviceSlot::DeviceSlot(
     std::span<const int32_t> prompt,
     std::span<const int32_t> outputs,
     int64_t vocab_size,
+    const SlotArea& area,
+    Arena& staging,
     cudaStream_t stream
 )
     : params_(numbers_of(params, eos, seed)) {
@@ -100,21 +107,24 @@ DeviceSlot::DeviceSlot(
   const int64_t golden_at = bytes.add<int32_t>(params.golden_token_ids);
   const int64_t seen_at = bytes.add<uint32_t>(seen);
   const auto size = static_cast<int64_t>(bytes.all().size());
-  memory_ = ops::cuda::device_memory().allocate(size, "a sequence's sampling parameters");
-  ops::cuda::device_memory().copy(memory_.get(), bytes.all().data(), size, stream);
-  ops::cuda::device_memory().wait(stream);
+  const Memory& memory = ops::cuda::device_memory();
+  if (size > area.bytes) own_ = memory.allocate(size, "a sequence's sampling parameters");
+  std::byte* const place = own_ ? own_.get() : area.data;
+  auto* const staged = staging.take<std::byte>(size);
+  std::memcpy(staged, bytes.all().data(), bytes.all().size());
+  memory.copy(place, staged, size, stream);
 
   const auto list = [&](int64_t at, const std::vector<int32_t>& ids) {
-    return TokenList{reinterpret_cast<const int32_t*>(memory_.get() + at), std::ssize(ids)};
+    return TokenList{reinterpret_cast<const int32_t*>(place + at), std::ssize(ids)};
   };
   params_.allowed = list(allowed_at, params.allowed_token_ids);
   params_.banned = list(banned_at, params.banned_token_ids);
   params_.stops = list(stops_at, params.stop_token_ids);
   params_.golden = list(golden_at, params.golden_token_ids);
-  params_.bias = reinterpret_cast<const LogitBias*>(memory_.get() + bias_at);
+  params_.bias = reinterpret_cast<const LogitBias*>(place + bias_at);
   params_.num_biases = std::ssize(bias);
-  params_.num_outputs = reinterpret_cast<int64_t*>(memory_.get() + count_at);
-  if (!seen.empty()) params_.seen = reinterpret_cast<uint32_t*>(memory_.get() + seen_at);
+  params_.num_outputs = reinterpret_cast<int64_t*>(place + count_at);
+  if (!seen.empty()) params_.seen = reinterpret_cast<uint32_t*>(place + seen_at);
 }
 
 }  // namespace di::sampling::cuda

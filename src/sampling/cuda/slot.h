@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include "sampling/params.h"
+#include "tensor/arena.h"
 
 namespace di::sampling::cuda {
 
@@ -50,13 +51,23 @@ struct SlotParams {
 /// Flag of SlotParams::seen: the token is in the prompt. Set only where the repetition penalty is.
 inline constexpr uint32_t kInPrompt = 0x80000000u;
 
-/// Owns what one sequence's SlotParams point to. Built once for a sequence, and again after a
+/// Device memory that a slot has for whatever its SlotParams point to.
+struct SlotArea {
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+};
+
+/// Bytes of an area that holds the counts of penalties and lists of some thousand tokens; a
+/// sequence with longer lists gets memory of its own.
+int64_t slot_area_bytes(int64_t vocab_size);
+
+/// What one sequence's SlotParams point to. Built once for a sequence, and again after a
 /// preemption; builds on the host and uploads.
 class DeviceSlot {
  public:
   /// As sampling::Sampler: `prompt` is counted by the repetition penalty, `outputs` are the tokens
-  /// that the choice has already. Uploads behind what `stream` holds, and returns when that is
-  /// done.
+  /// that the choice has already. Uploads to `area`, behind what `stream` holds and without waiting
+  /// for it, out of memory of `staging`, which is to be pinned and stay until the upload is done.
   DeviceSlot(
       const SamplingParams& params,
       int32_t eos,
@@ -64,15 +75,18 @@ class DeviceSlot {
       std::span<const int32_t> prompt,
       std::span<const int32_t> outputs,
       int64_t vocab_size,
+      const SlotArea& area,
+      Arena& staging,
       cudaStream_t stream
   );
 
-  /// To be copied to the slot's place on the device. Points into memory of this object.
+  /// To be copied to the slot's place on the device. Points into the area, or memory of this
+  /// object.
   const SlotParams& params() const { return params_; }
 
  private:
   SlotParams params_;
-  std::shared_ptr<std::byte> memory_;
+  std::shared_ptr<std::byte> own_;  // when the area is too small
 };
 
 }  // namespace di::sampling::cuda

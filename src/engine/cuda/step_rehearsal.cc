@@ -1,0 +1,125 @@
+#include "engine/cuda/step_rehearsal.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/math.h"
+#include "engine/cuda/recorded_sizes.h"
+#include "engine/cuda/slot_memory.h"
+#include "engine/cuda/step_buffers.h"
+#include "model/placed_step.h"
+#include "tensor/address_memory.h"
+
+namespace di::engine::cuda {
+namespace {
+
+/// More than any device has: one piece, so that nothing is lost between pieces.
+constexpr int64_t kAddresses = int64_t{1} << 42;
+
+/// What a device gives out at once.
+constexpr int64_t kGranule = int64_t{2} << 20;
+
+}  // namespace
+
+StepRehearsal::StepRehearsal(
+    const checkpoint::Checkpoint& checkpoint,
+    const ops::OpTable& ops,
+    ThreadPool& pool,
+    const StepLimits& limits
+)
+    : ops_(ops),
+      limits_(limits),
+      model_(model::outline_model(checkpoint, ops)),
+      cache_(
+          cache::make_layout(model_.config),
+          ceil_div(limits.context, cache::kBlockTokens),
+          limits.num_slots,
+          address_memory()
+      ),
+      addresses_(address_memory().allocate(kAddresses, "a rehearsal")),
+      stream_(ops.memory().make_stream()),
+      scratch_(address_memory()),
+      exec_{pool, scratch_, nullptr, stream_.get()} {
+  limits_.max_rows = std::min(limits.max_rows, limits.max_seqs * limits.context);
+  scratch_.reserve(kAddresses);
+}
+
+model::Step StepRehearsal::step_of(int64_t rows, int64_t sequences) const {
+  const auto* words = reinterpret_cast<const int32_t*>(addresses_.get());
+  model::Step step;
+  for (int64_t s = 0; s < sequences; ++s) {
+    const int64_t num_rows = rows * (s + 1) / sequences - rows * s / sequences;
+    step.sequences.push_back(
+        {.tokens = {words, static_cast<std::size_t>(limits_.context)},
+         .start = limits_.context - num_rows,
+         .slot = s,
+         .block_table = words,
+         .logits = rows == sequences ? model::LogitRows::kLast : model::LogitRows::kAll}
+    );
+  }
+  return step;
+}
+
+void StepRehearsal::pass(const model::Step& step, int64_t padded_rows) {
+  const Arena::Scope scope(scratch_);
+  const model::PlacedStep placed(
+      model_,
+      step,
+      {.replay = limits_.replay,
+       .padded_rows = padded_rows,
+       .max_length = padded_rows > 0 ? padded_length(limits_.context) : 0},
+      exec_
+  );
+  const int64_t draws = limits_.max_rows + limits_.max_seqs;  // forks draw, too
+  scratch_.take<sampling::cuda::DrawRow>(draws);
+  scratch_.take<int32_t>(draws);  // scored tokens,
+  scratch_.take<int32_t>(draws);  // and their best ones
+  run_placed(model_, placed, cache_, ops_, exec_, {.replay = limits_.replay});
+}
+
+void StepRehearsal::rehearse(int64_t rows, int64_t sequences) {
+  const model::Step step = step_of(rows, sequences);
+  ops::cuda::Graph::rehearse(exec_.stream, [&] { pass(step, 0); });
+}
+
+void StepRehearsal::decode(int64_t rows) {
+  const bool is_recorded = limits_.replay.mode == model::Replay::Mode::kOff;
+  pass(step_of(rows, rows), is_recorded ? padded_rows(rows) : 0);
+}
+
+int64_t StepRehearsal::graph_bytes() {
+  constexpr int64_t kSamples = 4;
+  std::vector<ops::cuda::Graph> graphs;
+  const int64_t before = ops_.memory().available();
+  for (int64_t i = 0; i < kSamples; ++i) {
+    graphs.push_back(
+        ops::cuda::Graph::record(exec_.stream, [&] { decode(limits_.max_seqs); })
+    );
+    graphs.back().upload(exec_.stream);
+  }
+  ops_.memory().wait(exec_.stream);
+  return ceil_div(std::max<int64_t>(0, before - ops_.memory().available()), kSamples);
+}
+
+model::StepMemory StepRehearsal::measure() {
+  const int64_t fewest = ceil_div(limits_.max_rows, limits_.context);  // sequences of a full step
+  const auto both = [&](int64_t rows) {
+    rehearse(rows, std::min(rows, fewest));
+    rehearse(rows, std::min(rows, limits_.max_seqs));
+  };
+  for (int64_t rows = 1; rows < limits_.max_rows; rows *= 2)
+    both(rows);
+  both(limits_.max_rows);
+  for (int64_t rows = 1; rows <= limits_.max_seqs; rows = padded_rows(rows) + 1)
+    ops::cuda::Graph::rehearse(exec_.stream, [&] { decode(rows); });
+  const int64_t graphs = max_recordings(limits_.num_slots) * graph_bytes();
+  const int64_t vocab_size = model_.config.vocab_size;
+  const int64_t buffers =
+      align_up(SlotMemory::bytes(limits_.num_slots, limits_.context, vocab_size), kGranule) +
+      align_up(planned_result_bytes(limits_.max_rows + limits_.max_seqs), kGranule) +
+      align_up(vocab_size * static_cast<int64_t>(sizeof(int32_t)), kGranule);
+  return {
+      .scratch = static_cast<int64_t>(scratch_.peak_bytes()), .graphs = graphs, .buffers = buffers};
+}
+
+}  // namespace di::engine::cuda

@@ -1,0 +1,53 @@
+// StepRehearsal: what the worst steps take of a device's memory, found before a weight is read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "cache/kv_cache.h"
+#include "checkpoint/checkpoint.h"
+#include "engine/make_device.h"
+#include "model/memory_plan.h"
+#include "model/model.h"
+#include "ops/cuda/graph.h"
+#include "ops/exec.h"
+
+namespace di::engine::cuda {
+
+/// Records passes over addresses that have no memory: ops take their scratch and launch their
+/// kernels as ever, and nothing runs. So the numbers are those of the ops themselves.
+class StepRehearsal {
+ public:
+  StepRehearsal(
+      const checkpoint::Checkpoint& checkpoint,
+      const ops::OpTable& ops,
+      ThreadPool& pool,
+      const StepLimits& limits
+  );
+
+  /// Throws Error{kUnsupported} when an op refuses the model.
+  model::StepMemory measure();
+
+ private:
+  /// A step of `rows` rows of `sequences` sequences, as even as may be, at the end of the context.
+  model::Step step_of(int64_t rows, int64_t sequences) const;
+  /// A pass over the step; filled up, when it only decodes.
+  void pass(const model::Step& step, int64_t padded_rows);
+  /// Records it and forgets it.
+  void rehearse(int64_t rows, int64_t sequences);
+  /// A pass over a step that only decodes, as it is recorded.
+  void decode(int64_t rows);
+  /// Device memory of one recorded step.
+  int64_t graph_bytes();
+
+  const ops::OpTable& ops_;
+  StepLimits limits_;
+  model::Model model_;
+  cache::KvCache cache_;
+  std::shared_ptr<std::byte> addresses_;  // in place of tokens and block tables
+  std::shared_ptr<CUstream_st> stream_;
+  Arena scratch_;
+  ops::Exec exec_;
+};
+
+}  // namespace di::engine::cuda
