@@ -20,6 +20,7 @@ class EngineOptions(TypedDict, total=False):
     chunk: int  # prompt rows of one sequence in a step; 0: no such limit
     num_blocks: int  # cache blocks of 128 tokens; 0: by need and memory
     memory_utilization: float  # share of the available memory that may be planned
+    engram_memory: str  # "auto", "device", "host": where a GPU has Engram's tables
     async_scheduling: bool  # plan a step while another runs; the text is the same
     max_step_ms: float  # target for steps with decode rows; 0: none
     patience_seconds: float  # a request without deadline is due this long after arrival

@@ -1,5 +1,6 @@
 #include "bench/load_bench.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -25,43 +26,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder that disappears with its content.
-class ScratchFolder {
- public:
-  explicit ScratchFolder(const std::string& parent) {
-    std::string pattern = fs::path(parent) / "deepinfer-bench-XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) {
-      throw Error(ErrorCode::kIo, fmt::format("{}: cannot make a folder in it", parent));
-    }
-    path_ = pattern;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  std::string file(const std::string& name) const { return path_ / name; }
-  std::string path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 /// Writes a file and makes it `size` bytes long; the rest is a hole.
 void write_file(const std::string& path, std::string_view content, int64_t size) {
   std::ofstream(path, std::ios::binary) << content;
   std::error_code failure;
   fs::resize_file(path, static_cast<uintmax_t>(size), failure);
   if (failure) throw Error(ErrorCode::kIo, fmt::format("{}: {}", path, failure.message()));
-}
-
-/// A file of `bytes` in the folder, in the page cache once written; its path.
-std::string write_weights(const ScratchFolder& scratch, int64_t bytes) {
-  const std::string path = scratch.file("weights");
-  write_file(path, std::string(static_cast<std::size_t>(bytes), 'Z'), bytes);
-  return path;
 }
 
 /// Reads [begin, end) of the file into memory.
@@ -139,6 +109,29 @@ std::pair<std::string, int64_t> shard_of(
 }
 
 }  // namespace
+
+ScratchFolder::ScratchFolder(const std::string& parent) {
+  std::string pattern = fs::path(parent) / "deepinfer-bench-XXXXXX";
+  if (::mkdtemp(pattern.data()) == nullptr) {
+    throw Error(ErrorCode::kIo, fmt::format("{}: cannot make a folder in it", parent));
+  }
+  path_ = pattern;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+std::string write_weights(const ScratchFolder& scratch, int64_t bytes) {
+  const std::string path = scratch.file("weights");
+  const std::string piece(std::size_t{1} << 22, 'Z');
+  std::ofstream file(path, std::ios::binary);
+  for (int64_t left = bytes; left > 0; left -= std::ssize(piece))
+    file.write(piece.data(), std::min<std::streamsize>(left, std::ssize(piece)));
+  if (!file.flush()) throw Error(ErrorCode::kIo, fmt::format("{}: cannot be written", path));
+  return path;
+}
 
 Json bench_load(const std::string& folder, int64_t bytes, ThreadPool& pool) {
   const ScratchFolder scratch(folder);

@@ -11,6 +11,24 @@
 
 namespace di::bench {
 
+/// A folder that disappears with its content.
+class ScratchFolder {
+ public:
+  /// In `parent`. Throws Error{kIo}.
+  explicit ScratchFolder(const std::string& parent);
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// A file of `bytes` in the folder, in the page cache once written; its path. Throws Error{kIo}.
+std::string write_weights(const ScratchFolder& scratch, int64_t bytes);
+
 /// Copies a temporary file of `bytes` into memory through the load engine and, for comparison, with
 /// read(2) on the same threads. One result with the fields name, backend, isa, rows, shape, us,
 /// gbps, gflops and share, which is the engine's rate over that of read(2). Needs 2 × `bytes` of

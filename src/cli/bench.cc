@@ -33,6 +33,7 @@ struct BenchOptions {
   std::string shape = "v4.1-flash";
   int64_t context = 4096;
   std::string scratch_dir = "/tmp";
+  int gigabytes = 4;
   std::vector<int64_t> sequences;
   int64_t layers = 2;
   bool by_op = false;
@@ -110,6 +111,30 @@ void add_memory(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
         bench::bench_pack(options->scratch_dir, kLoadBytes, ops::cpu_ops(isa_of(*options)), pool)
     );
     print_line(bench::bench_open(options->scratch_dir, pool));
+  });
+}
+
+void add_load(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
+  CLI::App* command = bench.add_subcommand(
+      "load", "Weights from a file onto a device, beside a copy of pinned memory (backend cuda)"
+  );
+  command->add_option("-t,--threads", options->threads, "Threads; 0: one for each processor")
+      ->capture_default_str();
+  command->add_option("--scratch-dir", options->scratch_dir, "Folder for the temporary file")
+      ->capture_default_str();
+  command->add_option("--gigabytes", options->gigabytes, "Its size")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->callback([options] {
+#if DI_HAS_CUDA
+    ThreadPool pool(options->threads);
+    bench::cuda::bench_load(
+        options->scratch_dir, int64_t{options->gigabytes} << 30, pool, print_line
+    );
+#else
+    static_cast<void>(options);
+    refuse_cuda();
+#endif
   });
 }
 
@@ -265,6 +290,7 @@ void add_bench(CLI::App& app) {
   bench->require_subcommand(1);
   const auto options = std::make_shared<BenchOptions>();
   add_memory(*bench, options);
+  add_load(*bench, options);
   add_ops(*bench, options);
   add_layer(*bench, options);
   add_step_bench(*bench);

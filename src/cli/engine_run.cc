@@ -73,7 +73,8 @@ void EngineRunFlags::add(CLI::App& command, const std::vector<std::string>& opti
 EngineRun::EngineRun(const EngineRunFlags& flags, const engine::EngineOptions& options)
     : engine_(open(options)),
       verbose_(flags.engine.verbose()),
-      stats_seconds_(flags.stats_seconds), last_stats_(Clock::now()) {
+      stats_seconds_(flags.stats_seconds),
+      last_stats_(Clock::now()) {
   if (verbose_) print_memory(*engine_);
   if (!flags.trace.empty()) engine_->trace(flags.trace, flags.trace_steps);
   watch_interrupts();

@@ -33,6 +33,16 @@ CacheSize plan_cache(
         )
     );
   }
+  if (options.engram_memory == "device" && ops.memory().is_host()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "engram_memory is device: backend {} reads the tables where the file is mapped; leave "
+            "it at auto",
+            ops.name
+        )
+    );
+  }
   const auto budget =
       static_cast<int64_t>(static_cast<double>(available) * options.memory_utilization);
   const int64_t num_slots = num_state_slots(options);
@@ -42,15 +52,22 @@ CacheSize plan_cache(
       .chunk = options.max_num_batched_tokens,
       .num_blocks = options.num_blocks > 0 ? options.num_blocks : least,
       .num_logit_rows = options.max_num_batched_tokens,
+      .engram_on_host = options.engram_memory == "host",
       .measured = measured};
-  const model::MemoryPlan least_plan = plan_memory(checkpoint, ops, limits);
+  model::MemoryPlan least_plan = plan_memory(checkpoint, ops, limits);
+  if (options.engram_memory == "auto" && least_plan.total() > budget) {
+    limits.engram_on_host = true;
+    least_plan = plan_memory(checkpoint, ops, limits);
+  }
   model::require_fit(least_plan, limits, budget);
-  if (options.num_blocks > 0) return {options.num_blocks, num_slots, least_plan};
+  if (options.num_blocks > 0)
+    return {options.num_blocks, num_slots, limits.engram_on_host, least_plan};
 
   const int64_t block_bytes = std::max<int64_t>(least_plan.blocks / least, 1);
   const int64_t room = least + (budget - least_plan.total()) / block_bytes;
   limits.num_blocks = std::min(options.max_num_seqs * least, room);
-  return {limits.num_blocks, num_slots, plan_memory(checkpoint, ops, limits)};
+  return {
+      limits.num_blocks, num_slots, limits.engram_on_host, plan_memory(checkpoint, ops, limits)};
 }
 
 }  // namespace di::engine

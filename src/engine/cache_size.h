@@ -16,6 +16,7 @@ struct CacheSize {
   int64_t num_blocks = 0;
   int64_t num_slots = 0;  ///< a few more than max_num_seqs when steps are asynchronous: an ended
                           ///< sequence holds its slot until its last planned step has retired
+  bool engram_on_host = false;  ///< a device reads Engram's tables in the machine's memory
   model::MemoryPlan plan;
 };
 
@@ -25,7 +26,8 @@ int64_t num_state_slots(const EngineOptions& options);
 /// The blocks that `options` ask for; or, when they leave it open, what max_num_seqs sequences of
 /// `context` tokens can need, at most what memory_utilization of `available` bytes has room for.
 /// Throws Error{kOutOfMemory} with every number when not even one sequence fits, and
-/// Error{kInvalidArgument} when num_blocks is given and holds no whole sequence. `measured`: what
+/// Error{kInvalidArgument} when num_blocks is given and holds no whole sequence, or engram_memory
+/// names a device that the backend has not. `measured`: what
 /// the steps of a device take.
 CacheSize plan_cache(
     const EngineOptions& options,

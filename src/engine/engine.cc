@@ -26,7 +26,13 @@ std::unique_ptr<Engine> Engine::open(
   auto state = std::make_unique<State>();
   state->options = options;
   auto checkpoint = state->preflight();
-  state->loaded = load(std::move(checkpoint), *state->ops, *state->pool, progress);
+  state->loaded = load(
+      std::move(checkpoint),
+      *state->ops,
+      *state->pool,
+      progress,
+      {.engram_on_host = state->cache_size.engram_on_host}
+  );
   state->build(custom_device);
   return std::unique_ptr<Engine>(new Engine(std::move(state)));
 }

@@ -78,7 +78,8 @@ LoadedModel load(
     std::unique_ptr<checkpoint::Checkpoint> checkpoint,
     const ops::OpTable& ops,
     ThreadPool& pool,
-    const checkpoint::LoadProgress& progress
+    const checkpoint::LoadProgress& progress,
+    const model::LoadOptions& options
 ) {
   LoadedModel loaded;
   loaded.checkpoint = std::move(checkpoint);
@@ -90,7 +91,8 @@ LoadedModel load(
       engram_token_map(loaded.checkpoint->config(), *loaded.tokenizer),
       ops,
       pool,
-      progress
+      progress,
+      options
   );
   return loaded;
 }

@@ -31,12 +31,13 @@ std::unique_ptr<checkpoint::Checkpoint> open_checkpoint(
     const std::string& folder, ThreadPool& pool
 );
 
-/// Loads tokenizer and weights.
+/// Loads tokenizer and weights; `options` say which, and where they lie.
 LoadedModel load(
     std::unique_ptr<checkpoint::Checkpoint> checkpoint,
     const ops::OpTable& ops,
     ThreadPool& pool,
-    const checkpoint::LoadProgress& progress
+    const checkpoint::LoadProgress& progress,
+    const model::LoadOptions& options = {}
 );
 
 }  // namespace di::engine

@@ -136,6 +136,18 @@ void probe_memory_utilization() {
   EXPECT_LT(blocks_at(0.85), blocks_at(0.95));
 }
 
+void probe_engram_memory() {
+  if (testing::backend() == "cpu") {
+    EXPECT_THROW(open_with("engram_memory", std::string("device")), Error);
+    return;
+  }
+  const auto weights_with = [](const char* place) {
+    return open_with("engram_memory", std::string(place))->memory_plan().weights;
+  };
+  EXPECT_LT(weights_with("host"), weights_with("device"));
+  EXPECT_EQ(weights_with("auto"), weights_with("device")) << "there is room";
+}
+
 void probe_async_scheduling() {
   for (const bool async : {false, true}) {
     const auto engine = open_with("async_scheduling", async);
@@ -310,6 +322,7 @@ const std::map<std::string, Probe> kProbes = {
     {"chunk", probe_chunk},
     {"num_blocks", probe_num_blocks},
     {"memory_utilization", probe_memory_utilization},
+    {"engram_memory", probe_engram_memory},
     {"async_scheduling", probe_async_scheduling},
     {"max_step_ms", probe_max_step_ms},
     {"patience_seconds", probe_patience_seconds},

@@ -70,6 +70,13 @@ std::vector<OptionInfo> size_options() {
        "share",
        {0.01, 1},
        "Share of the available memory that may be planned; the rest is for others"},
+      {"engram_memory",
+       &O::engram_memory,
+       "",
+       {.choices = {"auto", "device", "host"}},
+       "Where a GPU has the tables of Engram: in its own memory, or in the machine's, pinned, to "
+       "be "
+       "read through the bus; auto: its own when they fit; the text does not depend on it"},
   };
 }
 

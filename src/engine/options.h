@@ -24,7 +24,8 @@ struct EngineOptions {
   int64_t max_num_batched_tokens = 512;  ///< rows of one step
   int64_t chunk = 0;       ///< prompt rows of one sequence in one step at most; 0: no such limit
   int64_t num_blocks = 0;  ///< of 128 tokens; 0: what the sequences can need and memory allows
-  double memory_utilization = 0.9;  ///< share of the available memory that may be planned
+  double memory_utilization = 0.9;     ///< share of the available memory that may be planned
+  std::string engram_memory = "auto";  ///< where a device has Engram's tables: auto, device, host
 
   // Scheduling.
   bool async_scheduling = true;  ///< plan step n + 1 while step n runs; the text is the same

@@ -84,8 +84,9 @@ struct StepResult {
   std::vector<SequenceResult> sequences = {};  ///< those of the plan, then the forks
   std::string error = {};                      ///< not empty: the step failed and yielded nothing
   double seconds = 0;                          ///< forward and draws
-  double expert_max = 0;   ///< tokens of each layer's busiest expert, summed over layers
-  double expert_mean = 0;  ///< tokens of each layer's mean expert, summed over layers
+  int64_t launch_waits = 0;  ///< calls of its launch that kept the processor waiting for the device
+  double expert_max = 0;     ///< tokens of each layer's busiest expert, summed over layers
+  double expert_mean = 0;    ///< tokens of each layer's mean expert, summed over layers
 };
 
 }  // namespace di::engine

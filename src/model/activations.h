@@ -25,6 +25,7 @@ struct Activations {
   View<int32_t, 2> candidates;   // [rows, candidate_topk_blocks]: of the candidate source
   View<bf16, 2> taps;            // [rows, targets · hidden_size], or empty: nobody wants them
   View<uint8_t, 1> finite;       // [sequences]: 0 once a row of it was not finite
+  View<int32_t, 3> expert_ids;   // [layers, rows, k], or empty: they are not kept
 
   int64_t num_rows() const { return rows->count(); }
 };

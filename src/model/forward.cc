@@ -81,11 +81,18 @@ StepOutput run_placed(
 ) {
   const View<float, 2> y =
       exec.scratch.array<float>(placed.logit_rows.dim(0), model.weights.head.rows);
+  View<int32_t, 3> ids;
+  if (options.keep_expert_ids) {
+    ids = exec.scratch.array<int32_t>(
+        model.config.num_hidden_layers, placed.rows.count(), model.config.moe.num_experts_per_tok
+    );
+  }
   const Arena::Scope scope(exec.scratch);
   const Pass pass{model, placed, cache, ops, exec, options};
   Activations act;
   act.rows = &placed.rows;
   act.finite = placed.finite;
+  act.expert_ids = ids;
   embed(pass, act);
   for (int64_t l = 0; l < model.config.num_hidden_layers && act.num_rows() > 0; ++l) {
     run_layer(pass, l, act);
@@ -96,7 +103,7 @@ StepOutput run_placed(
     if (options.draft_context && model.weights.draft) write_draft_context(pass, act);
     if (y.dim(0) > 0) logits(pass, act, y);
   }
-  return {.logits = y, .finite = placed.finite};
+  return {.logits = y, .finite = placed.finite, .expert_ids = ids};
 }
 
 StepOutput forward(
@@ -112,7 +119,7 @@ StepOutput forward(
   const PlacedStep placed(model, step, {.replay = options.replay}, exec);
   const StepOutput output = run_placed(model, placed, cache, ops, exec, options);
   exec.scratch.memory().copy(finite.data, output.finite.data, finite.size(), exec.stream);
-  return {.logits = output.logits, .finite = finite};
+  return {.logits = output.logits, .finite = finite, .expert_ids = output.expert_ids};
 }
 
 }  // namespace di::model

@@ -58,7 +58,9 @@ MemoryPlan plan_memory(
   const ModelConfig& config = checkpoint.config();
   const cache::Layout layout = cache::make_layout(config);
   MemoryPlan plan;
-  plan.weights = weight_storage_bytes(checkpoint, ops, {.drafts = limits.num_drafts > 0});
+  plan.weights = weight_storage_bytes(
+      checkpoint, ops, {.drafts = limits.num_drafts > 0, .engram_on_host = limits.engram_on_host}
+  );
   const int64_t num_blocks =
       limits.num_blocks > 0 ? limits.num_blocks
                             : limits.num_sequences * ceil_div(limits.context, cache::kBlockTokens);
@@ -83,7 +85,8 @@ void require_fit(const MemoryPlan& plan, const MemoryLimits& limits, int64_t ava
       ErrorCode::kOutOfMemory,
       fmt::format(
           "this model needs {} of memory, {} is available: {}, for {} sequence(s) of {} tokens and "
-          "{} rows a step. A shorter context (context), fewer sequences (max_num_seqs), fewer rows a "
+          "{} rows a step. A shorter context (context), fewer sequences (max_num_seqs), fewer rows "
+          "a "
           "step (max_num_batched_tokens), fewer blocks (num_blocks) or a machine with more memory "
           "would help",
           human_bytes(plan.total()),

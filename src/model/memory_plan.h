@@ -23,10 +23,11 @@ struct StepMemory {
 struct MemoryLimits {
   int64_t context = 0;  ///< tokens of a sequence
   int64_t num_sequences = 1;
-  int64_t chunk = 0;           ///< rows of a step at most
-  int64_t num_blocks = 0;      ///< of the cache; 0: every sequence may fill its context
-  int64_t num_logit_rows = 0;  ///< of a step at most; 0: one a sequence
-  int64_t num_drafts = 0;      ///< tokens that a sequence drafts at once; 0: no drafter is loaded
+  int64_t chunk = 0;            ///< rows of a step at most
+  int64_t num_blocks = 0;       ///< of the cache; 0: every sequence may fill its context
+  int64_t num_logit_rows = 0;   ///< of a step at most; 0: one a sequence
+  int64_t num_drafts = 0;       ///< tokens that a sequence drafts at once; 0: no drafter is loaded
+  bool engram_on_host = false;  ///< LoadOptions::engram_on_host
   std::optional<StepMemory> measured = {};  ///< nothing: scratch is estimated
 };
 

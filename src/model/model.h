@@ -57,8 +57,9 @@ Model outline_model(const checkpoint::Checkpoint& checkpoint, const ops::OpTable
 /// What a pass runs with.
 struct ForwardOptions {
   Replay replay = {};
-  bool draft_context = false;  ///< compute main_hidden, the drafter's input, and with a drafter
-                               ///< loaded write its context keys
+  bool draft_context = false;    ///< compute main_hidden, the drafter's input, and with a drafter
+                                 ///< loaded write its context keys
+  bool keep_expert_ids = false;  ///< yield StepOutput::expert_ids
   Observer* observer = nullptr;
 };
 

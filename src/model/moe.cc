@@ -13,7 +13,10 @@ View<bf16, 2> mixture_of_experts(
                                       ? pass.model.config.draft.dspark_num_experts_per_tok
                                       : config.num_experts_per_tok;
 
-  const auto ids = pass.arena().array<int32_t>(rows, experts_per_row);
+  const bool keeps_ids = !act.expert_ids.empty() && !pass.is_draft(l);
+  const View<int32_t, 2> ids = keeps_ids
+                                   ? View<int32_t, 2>(act.expert_ids.row(l), rows, experts_per_row)
+                                   : pass.arena().array<int32_t>(rows, experts_per_row);
   const auto expert_weights = pass.arena().array<float>(rows, experts_per_row);
   pass.ops.route(
       pass.exec,

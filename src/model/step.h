@@ -78,6 +78,8 @@ struct StepOutput {
   View<const float, 2> logits;    ///< [rows with logits, vocab_size], sequence by sequence
   View<const uint8_t, 1> finite;  ///< [sequences]: 0 when a row's residual streams hold a NaN or
                                   ///< an infinity; what the step wrote of it is then worthless
+  View<const int32_t, 3> expert_ids = {};  ///< [layers, rows, k], if they were to be kept; of
+                                           ///< layers with fewer rows the first ones hold
 };
 
 }  // namespace di::model

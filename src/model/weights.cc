@@ -24,8 +24,8 @@ constexpr int64_t kAlignment = 256;
 /// Collects what must be copied or packed while tensors are bound, then does it in one go.
 class Binder {
  public:
-  Binder(const Checkpoint& checkpoint, const ops::OpTable& table)
-      : checkpoint_(checkpoint), table_(table) {}
+  Binder(const Checkpoint& checkpoint, const ops::OpTable& table, const LoadOptions& options)
+      : checkpoint_(checkpoint), table_(table), options_(options) {}
 
   /// A matrix called `name`.weight, with `name`.scale when the format has scales.
   void matrix(Weight& target, const std::string& name, WeightFormat format) {
@@ -60,8 +60,8 @@ class Binder {
     const TensorView scales = checkpoint_.find(name + ".scale");
     target.num_rows = codes.shape[0];
     target.head_dim = codes.shape[1];
-    bind(target.codes, codes.bytes, 1);
-    bind(target.scales, scales.bytes, 1);
+    bind_table(target.codes, codes.bytes);
+    bind_table(target.scales, scales.bytes);
   }
 
   int64_t storage_bytes() const { return total_; }
@@ -77,17 +77,28 @@ class Binder {
     }
   }
 
+  /// Lets a device read what stays in the mapped file; the pages stay pinned as long as the result.
+  std::vector<std::shared_ptr<const std::byte>> pin_in_place() const {
+    std::vector<std::shared_ptr<const std::byte>> pinned;
+    for (const std::span<const std::byte> range : merged_pages()) {
+      pinned.push_back(table_.pin(range));
+      for (const InPlace& part : in_place_) {
+        const std::ptrdiff_t offset = part.source.data() - range.data();
+        if (offset >= 0 && offset < std::ssize(range)) part.point_to(pinned.back().get() + offset);
+      }
+    }
+    return pinned;
+  }
+
   /// Fills `storage`.
   void fill(std::byte* storage, ThreadPool& pool, const checkpoint::LoadProgress& progress) const {
-    for (const Copy& copy : copies_) {
-      const auto bytes = static_cast<int64_t>(copy.source.size());
-      table_.memory().copy(storage + copy.offset, copy.source.data(), bytes, nullptr);
-    }
-    table_.memory().wait(nullptr);
     std::vector<checkpoint::LoadJob> jobs;
+    for (const Copy& copy : copies_)
+      jobs.push_back(copy_job(copy.source, storage + copy.offset));
     for (const Packing& packing : packings_)
       jobs.push_back(pack_job(packing.raw, storage + packing.offset));
     checkpoint::run_load_jobs(std::move(jobs), pool, progress);
+    table_.end_loading();
   }
 
  private:
@@ -98,6 +109,11 @@ class Binder {
     std::span<const std::byte> source;
     int64_t offset;
   };
+  /// Bytes that ops read where the mapping holds them, once their pages are pinned.
+  struct InPlace {
+    std::function<void(const std::byte*)> point_to;
+    std::span<const std::byte> source;
+  };
   struct Packing {
     Weight* target;
     Weight raw;
@@ -106,6 +122,32 @@ class Binder {
   /// Whether ops can read values of `unit` bytes where the mapping holds them.
   bool is_readable(const void* pointer, std::size_t unit) const {
     return table_.memory().is_host() && reinterpret_cast<std::uintptr_t>(pointer) % unit == 0;
+  }
+
+  /// The ranges of in_place_ in ascending order, those that share a page as one.
+  std::vector<std::span<const std::byte>> merged_pages() const {
+    constexpr std::uintptr_t kPage = 4096;
+    std::vector<std::span<const std::byte>> ranges;
+    for (const InPlace& part : in_place_)
+      ranges.push_back(part.source);
+    std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) {
+      return std::less<>()(a.data(), b.data());
+    });
+    std::vector<std::span<const std::byte>> merged;
+    const auto page_of = [](const std::byte* p) {
+      return reinterpret_cast<std::uintptr_t>(p) / kPage;
+    };
+    for (const auto& range : ranges) {
+      if (!merged.empty()) {
+        std::span<const std::byte>& last = merged.back();
+        if (page_of(range.data()) <= page_of(last.data() + last.size() - 1)) {
+          last = {last.data(), range.data() + range.size()};
+          continue;
+        }
+      }
+      merged.push_back(range);
+    }
+    return merged;
   }
 
   int64_t take(int64_t bytes) {
@@ -137,8 +179,26 @@ class Binder {
     );
   }
 
+  void bind_table(const uint8_t*& target, std::span<const std::byte> bytes) {
+    if (!options_.engram_on_host || table_.memory().is_host()) return bind(target, bytes, 1);
+    in_place_.push_back(
+        {[&target](const std::byte* data) { target = reinterpret_cast<const uint8_t*>(data); },
+         bytes}
+    );
+  }
+
   static std::size_t element_bytes(WeightFormat format) {
     return static_cast<std::size_t>(std::max<int64_t>(1, ops::data_bytes(format, 1, 1)));
+  }
+
+  checkpoint::LoadJob copy_job(std::span<const std::byte> source, std::byte* to) const {
+    checkpoint::LoadJob job;
+    job.sources.push_back(source);
+    job.num_units = std::max<int64_t>(1, std::ssize(source));
+    job.convert = [from = source.data(), to, load = table_.load](int64_t begin, int64_t end) {
+      load(from + begin, end - begin, to + begin);
+    };
+    return job;
   }
 
   checkpoint::LoadJob pack_job(const Weight& raw, std::byte* packed) const {
@@ -159,6 +219,8 @@ class Binder {
 
   const Checkpoint& checkpoint_;
   const ops::OpTable& table_;
+  const LoadOptions options_;
+  std::vector<InPlace> in_place_;
   std::vector<Copy> copies_;
   std::vector<Packing> packings_;
   int64_t total_ = 0;
@@ -291,14 +353,14 @@ void bind_model(
 int64_t weight_storage_bytes(
     const Checkpoint& checkpoint, const ops::OpTable& ops, const LoadOptions& options
 ) {
-  Binder binder(checkpoint, ops);
+  Binder binder(checkpoint, ops, options);
   Weights weights;
   bind_model(binder, weights, checkpoint.config(), options);
   return binder.storage_bytes();
 }
 
 Weights outline_weights(const Checkpoint& checkpoint, const ops::OpTable& ops) {
-  Binder binder(checkpoint, ops);
+  Binder binder(checkpoint, ops, {});
   Weights weights;
   bind_model(binder, weights, checkpoint.config(), {});
   weights.storage_bytes = binder.storage_bytes();
@@ -314,12 +376,13 @@ Weights load_weights(
     const checkpoint::LoadProgress& progress,
     const LoadOptions& options
 ) {
-  Binder binder(checkpoint, ops);
+  Binder binder(checkpoint, ops, options);
   Weights weights;
   bind_model(binder, weights, checkpoint.config(), options);
   weights.storage_bytes = binder.storage_bytes();
   weights.storage = ops.memory().allocate(weights.storage_bytes, "the weights");
   binder.point_into(weights.storage.get());
+  weights.pinned = binder.pin_in_place();
   binder.fill(weights.storage.get(), pool, progress);
   return weights;
 }

@@ -47,7 +47,8 @@ struct IndexerWeights {
 };
 
 struct EngramWeights {
-  ops::EngramTable table;        ///< in the mapped file, never copied, for ops of the processor
+  ops::EngramTable table;        ///< in the mapped file for ops of the processor; a device has a
+                                 ///< copy, or reads the file's pinned pages
   ops::Weight wkv;               ///< [(c + 1) · hidden_size, orders · heads · head_dim]
   View<const bf16, 2> q_weight;  ///< [c, hidden_size]
   View<const bf16, 2> k_weight;  ///< [c, hidden_size]
@@ -96,11 +97,13 @@ struct Weights {
 
   std::shared_ptr<std::byte> storage;  ///< one allocation for all copies; shared with nobody
   int64_t storage_bytes = 0;
+  std::vector<std::shared_ptr<const std::byte>> pinned;  ///< pages that a device reads in place
 };
 
 /// Which parts of a checkpoint are loaded besides the backbone.
 struct LoadOptions {
-  bool drafts = false;  ///< the drafter, when the model has one
+  bool drafts = false;          ///< the drafter, when the model has one
+  bool engram_on_host = false;  ///< a device reads the tables of Engram where the file is mapped
 };
 
 /// Bytes that load_weights will allocate for this backend: the packed matrices and small vectors.

@@ -36,6 +36,14 @@ struct OpTable {
   /// `packed`, which lies in the backend's, value for value. `begin` is
   /// a multiple of kPackRows, and so is `end` unless it is raw.rows. Thread: any, on disjoint rows.
   void (*pack)(const Weight& raw, RowRange rows, std::byte* packed);
+  /// Copies bytes of the machine's memory, wherever they lie, into the backend's, and returns when
+  /// they are there: for loading. Thread: any.
+  void (*load)(const std::byte* from, int64_t bytes, std::byte* to);
+  /// Where ops may read bytes of the machine's memory that stay where they lie: a device reads them
+  /// through the bus. As long as the result lives. Throws Error{kOutOfMemory}.
+  std::shared_ptr<const std::byte> (*pin)(std::span<const std::byte> bytes);
+  /// Gives back what pack() and load() keep between calls. Thread: one, while no other loads.
+  void (*end_loading)();
 
   void (*embed)(Exec&, const Embed&);
   void (*copy_rows)(Exec&, const CopyRows&);
@@ -68,6 +76,11 @@ struct OpTable {
   void (*experts)(Exec&, const Experts&);
   void (*markov_round)(Exec&, const MarkovRound&);
 };
+
+/// OpTable::load, pin and end_loading of the processor's tables.
+void load_on_host(const std::byte* from, int64_t bytes, std::byte* to);
+std::shared_ptr<const std::byte> pin_on_host(std::span<const std::byte> bytes);
+void end_loading_on_host();
 
 /// The oracle: scalar, double accumulation, the shortest code that is obviously right.
 const OpTable& ref_ops();

@@ -37,6 +37,7 @@ TEST(Options, HaveAFlagEachThatArrives) {
       {"chunk", "9"},
       {"num_blocks", "11"},
       {"memory_utilization", "0.5"},
+      {"engram_memory", "host"},
       {"async_scheduling", "off"},
       {"max_step_ms", "2.5"},
       {"patience_seconds", "3"},

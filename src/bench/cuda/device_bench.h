@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "bench/memory_bench.h"
 
 namespace di::bench::cuda {
@@ -13,6 +14,11 @@ namespace di::bench::cuda {
 /// JSON line a measurement: op, shape, rows, us (median), tbps and its share of this run's read
 /// rate, tflops.
 void bench_ops(const std::string& only, const Emit& emit);
+
+/// Loads a temporary file of `bytes` in `folder` from its mapping onto the device, once as it is
+/// and once packed as FP4 matrices. Fields name, threads, bytes, us, gbps, copy_gbps (of a copy of
+/// pinned memory in the same run) and share of it. Throws Error{kIo}.
+void bench_load(const std::string& folder, int64_t bytes, ThreadPool& pool, const Emit& emit);
 
 /// What the layers are run with.
 struct LayerOptions {

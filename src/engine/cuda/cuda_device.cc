@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "engine/cuda/recorded_sizes.h"
+#include "ops/cuda/expert_counts.h"
+#include "ops/cuda/waits.h"
 
 namespace di::engine::cuda {
 namespace {
@@ -16,6 +20,19 @@ using sampling::cuda::SlotParams;
 /// Best tokens that a recorded step's draws have room for.
 int64_t padded_tops(int64_t most) {
   return most == 0 ? 0 : most <= 20 ? 20 : sampling::kMaxTopLogprobs;
+}
+
+/// Bytes of the counts of experts in front of a step's results: a number for each layer.
+int64_t count_bytes(const ModelConfig& config) {
+  return align_up(config.num_hidden_layers * static_cast<int64_t>(sizeof(int32_t)), 16);
+}
+
+/// Tokens of the mean expert, summed over the layers: what the rows of a step choose.
+double mean_experts(const ModelConfig& config, int64_t rows, int64_t kept, int64_t border) {
+  const int64_t after = border < 0 ? 0 : config.num_hidden_layers - border;
+  const int64_t choices =
+      (rows * (config.num_hidden_layers - after) + kept * after) * config.moe.num_experts_per_tok;
+  return static_cast<double>(choices) / static_cast<double>(config.moe.n_routed_experts);
 }
 
 Drawn slice(const Drawn& all, int64_t row) {
@@ -56,7 +73,8 @@ CudaDevice::CudaDevice(const DeviceParts& parts)
       ) {
   sampling::cuda::check_vocabulary(parts.model.config.vocab_size);
   exec_.scratch.reserve(static_cast<std::size_t>(parts.scratch_bytes));
-  result_bytes_ = planned_result_bytes(parts.max_results);
+  count_bytes_ = count_bytes(parts.model.config);
+  result_bytes_ = count_bytes_ + planned_result_bytes(parts.max_results);
   results_ = parts.ops.memory().allocate(result_bytes_, "the draws of a step");
 }
 
@@ -84,11 +102,13 @@ void CudaDevice::launch(StepInputs inputs) {
   flight.planned.clear();
   flight.on_device = false;
   flight.buffers.begin();
+  const int64_t waits = ops::cuda::num_waits();
   try {
     enqueue(inputs, flight);
   } catch (const std::exception& error) {
     fail(flight, error.what());
   }
+  flight.result.launch_waits = ops::cuda::num_waits() - waits;
 }
 
 void CudaDevice::fail(InFlight& flight, const std::string& error) {
@@ -99,9 +119,7 @@ void CudaDevice::fail(InFlight& flight, const std::string& error) {
   flight.result.error = error;
 }
 
-void CudaDevice::start(
-    int32_t slot, std::shared_ptr<const Admission> admission, InFlight& flight
-) {
+void CudaDevice::start(int32_t slot, std::shared_ptr<const Admission> admission, InFlight& flight) {
   Entry& entry = entries_[static_cast<std::size_t>(slot)];
   const std::span<const int32_t> tokens(admission->tokens);
   const auto num_prompt = static_cast<std::size_t>(admission->num_prompt_tokens);
@@ -123,9 +141,7 @@ void CudaDevice::start(
   entry.admission = std::move(admission);
 }
 
-void CudaDevice::append_blocks(
-    int32_t slot, const std::vector<int32_t>& blocks, InFlight& flight
-) {
+void CudaDevice::append_blocks(int32_t slot, const std::vector<int32_t>& blocks, InFlight& flight) {
   Entry& entry = entries_[static_cast<std::size_t>(slot)];
   upload(slots_.blocks(slot) + entry.num_blocks, std::span<const int32_t>(blocks), flight);
   entry.num_blocks += std::ssize(blocks);
@@ -189,9 +205,7 @@ void CudaDevice::plan_fork(const ForkOrder& order, InFlight& flight) {
   planned.draw_row = std::ssize(draw_rows_);
   const auto end = std::ssize(order.admission->tokens);
   draw_rows_.push_back(
-      {.position = end - 1,
-       .slot = fork.child_slot,
-       .place = slots_.tokens(fork.child_slot) + end}
+      {.position = end - 1, .slot = fork.child_slot, .place = slots_.tokens(fork.child_slot) + end}
   );
   most_ = std::max(most_, order.admission->sampling->top_logprobs);
 }
@@ -231,11 +245,31 @@ void CudaDevice::enqueue(const StepInputs& inputs, InFlight& flight) {
 }
 
 View<const float, 2> CudaDevice::enqueue_pass(const model::PlacedStep& placed, StepTrace* trace) {
-  const model::ForwardOptions options{.replay = parts_.replay};
+  const model::ForwardOptions options{.replay = parts_.replay, .keep_expert_ids = true};
   ops::Exec exec = exec_;
   if (trace != nullptr) exec.observer = &trace->events();
   const ops::OpTable& table = trace == nullptr ? parts_.ops : trace->events().table();
-  return run_placed(parts_.model, placed, parts_.cache, table, exec, options).logits;
+  const model::StepOutput output =
+      run_placed(parts_.model, placed, parts_.cache, table, exec, options);
+  enqueue_counts(placed, output.expert_ids);
+  return output.logits;
+}
+
+void CudaDevice::enqueue_counts(
+    const model::PlacedStep& placed, const View<const int32_t, 3>& expert_ids
+) {
+  const View<int32_t, 1> busiest(
+      reinterpret_cast<int32_t*>(results_.get()), parts_.model.config.num_hidden_layers
+  );
+  ops::cuda::count_experts(
+      exec_,
+      {.busiest = busiest,
+       .ids = expert_ids,
+       .rows = placed.rows.view(),
+       .kept = placed.kept ? placed.kept->view() : ops::Rows(),
+       .border = placed.border,
+       .experts = parts_.model.config.moe.n_routed_experts}
+  );
 }
 
 void CudaDevice::start_trace(const StepInputs& inputs, InFlight& flight) {
@@ -264,18 +298,19 @@ void CudaDevice::draw(
 }
 
 void CudaDevice::reserve_results(const ResultShape& shape) {
-  if (shape.bytes() <= result_bytes_) return;
+  if (count_bytes_ + shape.bytes() <= result_bytes_) return;
   parts_.ops.memory().wait(exec_.stream);
   // Recorded steps write where the results lay before.
   for (auto& [key, recorded] : recorded_)
     recorded.graph.reset();
-  result_bytes_ = 2 * shape.bytes();
+  result_bytes_ = count_bytes_ + 2 * shape.bytes();
   results_ = parts_.ops.memory().allocate(result_bytes_, "the draws of a step");
 }
 
 void CudaDevice::fetch(const model::PlacedStep& placed, InFlight& flight) {
   const Memory& memory = parts_.ops.memory();
-  memory.copy(flight.buffers.results(), results_.get(), flight.shape.bytes(), exec_.stream);
+  const int64_t bytes = count_bytes_ + flight.shape.bytes();
+  memory.copy(flight.buffers.results(), results_.get(), bytes, exec_.stream);
   memory.copy(flight.buffers.finite(), placed.finite.data, placed.finite.size(), exec_.stream);
 }
 
@@ -283,11 +318,11 @@ CudaDevice::RecordedStep& CudaDevice::recording_of(const GraphKey& key) {
   const auto known = recorded_.find(key);
   if (known == recorded_.end() && std::ssize(recorded_) >= max_recordings(slots_.num_slots())) {
     // The one that was not played for longest: no step in flight plays it.
-    recorded_.erase(
-        std::min_element(recorded_.begin(), recorded_.end(), [](const auto& a, const auto& b) {
-          return a.second.last < b.second.last;
-        })
-    );
+    recorded_.erase(std::min_element(
+        recorded_.begin(),
+        recorded_.end(),
+        [](const auto& a, const auto& b) { return a.second.last < b.second.last; }
+    ));
   }
   RecordedStep& recorded = recorded_[key];
   recorded.last = launched_;
@@ -302,7 +337,7 @@ void CudaDevice::enqueue_decode(InFlight& flight) {
       padded_rows(std::ssize(step_.sequences)), padded_length(longest), padded_tops(most_)};
   flight.shape = {key.rows, key.most};
   reserve_results(flight.shape);
-  flight.buffers.reserve(flight.shape, key.rows);
+  flight.buffers.reserve(count_bytes_ + flight.shape.bytes(), key.rows);
   draw_rows_.resize(static_cast<std::size_t>(key.rows));
 
   const Arena::Scope scope(exec_.scratch);
@@ -312,9 +347,13 @@ void CudaDevice::enqueue_decode(InFlight& flight) {
       {.staging = flight.buffers.staging(), .padded_rows = key.rows, .max_length = key.max_length},
       exec_
   );
+  const int64_t own_rows = std::ssize(step_.sequences);
+  flight.expert_mean = mean_experts(parts_.model.config, own_rows, 0, /*border=*/-1);
   const View<const DrawRow, 1> rows = place_draw_rows(flight);
   const auto pass = [&](StepTrace* trace) {
-    draw(enqueue_pass(placed, trace), rows, results_in(results_.get(), flight.shape));
+    draw(
+        enqueue_pass(placed, trace), rows, results_in(results_.get() + count_bytes_, flight.shape)
+    );
   };
   RecordedStep& recorded = recording_of(key);
   if (recorded.times++ > 0 && !recorded.graph)
@@ -327,14 +366,16 @@ void CudaDevice::enqueue_decode(InFlight& flight) {
   fetch(placed, flight);
 }
 
-void CudaDevice::enqueue_scores(const View<const float, 2>& logits, const Drawn& results) {
+void CudaDevice::enqueue_scores(
+    const View<const float, 2>& logits, const Drawn& results, InFlight& flight
+) {
   if (!any_scores_) return;
+  const auto tokens = exec_.scratch.array<int32_t>(std::ssize(score_tokens_));
+  const auto tops = exec_.scratch.array<int32_t>(std::ssize(score_tops_));
+  upload(tokens.data, std::span<const int32_t>(score_tokens_), flight);
+  upload(tops.data, std::span<const int32_t>(score_tops_), flight);
   sampling::cuda::score(
-      exec_.stream,
-      {.logits = logits,
-       .tokens = ops::place(exec_, score_tokens_),
-       .tops = ops::place(exec_, score_tops_),
-       .drawn = results}
+      exec_.stream, {.logits = logits, .tokens = tokens, .tops = tops, .drawn = results}
   );
 }
 
@@ -370,14 +411,20 @@ void CudaDevice::enqueue_forks(
 void CudaDevice::enqueue_mixed(const StepInputs& inputs, InFlight& flight) {
   flight.shape = {std::ssize(draw_rows_), most_};
   reserve_results(flight.shape);
-  flight.buffers.reserve(flight.shape, std::ssize(step_.sequences));
+  flight.buffers.reserve(count_bytes_ + flight.shape.bytes(), std::ssize(step_.sequences));
   const Arena::Scope scope(exec_.scratch);
   const model::PlacedStep placed(
       parts_.model, step_, {.replay = parts_.replay, .staging = flight.buffers.staging()}, exec_
   );
+  flight.expert_mean = mean_experts(
+      parts_.model.config,
+      placed.rows.count(),
+      placed.kept ? placed.kept->count() : 0,
+      placed.border
+  );
   const View<const DrawRow, 1> rows = place_draw_rows(flight);
   const View<const float, 2> logits = enqueue_pass(placed, flight.trace.get());
-  const Drawn results = results_in(results_.get(), flight.shape);
+  const Drawn results = results_in(results_.get() + count_bytes_, flight.shape);
   if (logits.dim(0) > 0) {
     const Drawn own{
         .tokens = View<int32_t, 1>(results.tokens.data, logits.dim(0)),
@@ -385,7 +432,7 @@ void CudaDevice::enqueue_mixed(const StepInputs& inputs, InFlight& flight) {
         .finite = View<uint8_t, 1>(results.finite.data, logits.dim(0)),
         .top_tokens = View<int32_t, 2>(results.top_tokens.data, logits.dim(0), most_),
         .top_logprobs = View<float, 2>(results.top_logprobs.data, logits.dim(0), most_)};
-    enqueue_scores(logits, own);
+    enqueue_scores(logits, own, flight);
     draw(logits, View<const DrawRow, 1>(rows.data, logits.dim(0)), own);
     enqueue_forks(inputs, logits, rows, results, flight);
   }
@@ -399,11 +446,19 @@ StepResult CudaDevice::collect() {
     flight.buffers.end.wait();
     flight.result.seconds = flight.buffers.end.seconds_since(flight.buffers.start);
     if (flight.trace != nullptr) flight.trace->write(flight.buffers.start, flight.buffers.end);
+    read_counts(flight);
     read_results(flight);
   } catch (const std::exception& error) {
     fail(flight, error.what());
   }
   return std::move(flight.result);
+}
+
+void CudaDevice::read_counts(InFlight& flight) {
+  const auto* busiest = reinterpret_cast<const int32_t*>(flight.buffers.results());
+  const int64_t layers = parts_.model.config.num_hidden_layers;
+  flight.result.expert_max = std::accumulate(busiest, busiest + layers, 0.0);
+  flight.result.expert_mean = flight.expert_mean;
 }
 
 void CudaDevice::read_results(InFlight& flight) {
@@ -431,7 +486,7 @@ void CudaDevice::read_scores(
     const InFlight& flight, const PlannedResult& planned, SequenceResult& result
 ) {
   const Admission& admission = *entries_[static_cast<std::size_t>(planned.slot)].admission;
-  const Drawn results = results_in(flight.buffers.results(), flight.shape);
+  const Drawn results = results_in(flight.buffers.results() + count_bytes_, flight.shape);
   for (int64_t i = 0; i < planned.num_scores; ++i) {
     sampling::Draw score =
         draw_of(results, planned.score_row + i, admission.sampling->top_logprobs);
@@ -446,7 +501,7 @@ void CudaDevice::read_draw(
   Entry& entry = entries_[static_cast<std::size_t>(planned.slot)];
   const sampling::SamplingParams& params = *entry.admission->sampling;
   const auto eos = static_cast<int32_t>(parts_.model.config.tokens.eos_token_id);
-  const Drawn results = results_in(flight.buffers.results(), flight.shape);
+  const Drawn results = results_in(flight.buffers.results() + count_bytes_, flight.shape);
   result.sampled = true;
   result.draw = draw_of(results, planned.draw_row, params.top_logprobs);
   if (!result.draw.finite) {

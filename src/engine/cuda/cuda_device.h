@@ -62,6 +62,7 @@ class CudaDevice final : public Device {
     StepResult result;
     std::vector<PlannedResult> planned;  // beside result.sequences
     ResultShape shape;
+    double expert_mean = 0;  // StepResult::expert_mean
     bool on_device = false;  // something was enqueued
     std::unique_ptr<StepTrace> trace;
   };
@@ -88,7 +89,9 @@ class CudaDevice final : public Device {
   void plan_fork(const ForkOrder& order, InFlight& flight);
   void enqueue(const StepInputs& inputs, InFlight& flight);
   void enqueue_mixed(const StepInputs& inputs, InFlight& flight);
-  void enqueue_scores(const View<const float, 2>& logits, const sampling::cuda::Drawn& results);
+  void enqueue_scores(
+      const View<const float, 2>& logits, const sampling::cuda::Drawn& results, InFlight& flight
+  );
   void enqueue_forks(
       const StepInputs& inputs,
       const View<const float, 2>& logits,
@@ -98,7 +101,9 @@ class CudaDevice final : public Device {
   );
   bool is_plain_decode(const StepInputs& inputs) const;
   void enqueue_decode(InFlight& flight);
+  /// The pass, the counting of its experts, and its logits.
   View<const float, 2> enqueue_pass(const model::PlacedStep& placed, StepTrace* trace);
+  void enqueue_counts(const model::PlacedStep& placed, const View<const int32_t, 3>& expert_ids);
   void start_trace(const StepInputs& inputs, InFlight& flight);
   View<const sampling::cuda::DrawRow, 1> place_draw_rows(InFlight& flight);
   void draw(
@@ -110,6 +115,7 @@ class CudaDevice final : public Device {
   void reserve_results(const ResultShape& shape);
   void fetch(const model::PlacedStep& placed, InFlight& flight);
   void fail(InFlight& flight, const std::string& error);
+  void read_counts(InFlight& flight);
   void read_results(InFlight& flight);
   void read_scores(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);
   void read_draw(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);
@@ -121,7 +127,8 @@ class CudaDevice final : public Device {
   ops::Exec& exec_;
   std::vector<Entry> entries_;  // [slots]
   SlotMemory slots_;
-  std::shared_ptr<std::byte> results_;  // DrawResults of the step that runs
+  int64_t count_bytes_;                 // of the experts' counts, in front of the results
+  std::shared_ptr<std::byte> results_;  // counts, and Drawn, of the step that runs
   int64_t result_bytes_ = 0;            // that results_ has room for
   std::array<InFlight, kDepth> ring_;
   int64_t launched_ = 0;

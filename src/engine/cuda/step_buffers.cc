@@ -41,9 +41,9 @@ void StepBuffers::begin() {
   in_use_.emplace(uploads_);
 }
 
-void StepBuffers::reserve(const ResultShape& shape, int64_t sequences) {
-  if (shape.bytes() > result_bytes_) {
-    result_bytes_ = 2 * shape.bytes();
+void StepBuffers::reserve(int64_t result_bytes, int64_t sequences) {
+  if (result_bytes > result_bytes_) {
+    result_bytes_ = 2 * result_bytes;
     results_ = pinned(result_bytes_);
   }
   if (sequences > finite_bytes_) {

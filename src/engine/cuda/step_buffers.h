@@ -18,8 +18,8 @@ struct ResultShape {
   int64_t bytes() const { return rows * (12 + most * 8); }
 };
 
-/// What a device takes at first for the results of a step of so many draws and scores: each with the
-/// best tokens that are usually asked for.
+/// What a device takes at first for the results of a step of so many draws and scores: each with
+/// the best tokens that are usually asked for.
 int64_t planned_result_bytes(int64_t rows);
 
 /// Results side by side in `memory`, which holds shape.bytes(), so that one copy brings all of
@@ -34,8 +34,8 @@ class StepBuffers {
   /// Forgets the step that used them before, which is done.
   void begin();
 
-  /// Makes room for results and the flags of `sequences`.
-  void reserve(const ResultShape& shape, int64_t sequences);
+  /// Makes room for results of so many bytes and the flags of `sequences`.
+  void reserve(int64_t result_bytes, int64_t sequences);
 
   /// Pinned memory for what a placed step copies to the device (model::kStagingBytes).
   std::byte* staging() const { return staging_.get(); }

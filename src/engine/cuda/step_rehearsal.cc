@@ -74,7 +74,8 @@ void StepRehearsal::pass(const model::Step& step, int64_t padded_rows) {
   scratch_.take<sampling::cuda::DrawRow>(draws);
   scratch_.take<int32_t>(draws);  // scored tokens,
   scratch_.take<int32_t>(draws);  // and their best ones
-  run_placed(model_, placed, cache_, ops_, exec_, {.replay = limits_.replay});
+  const model::ForwardOptions options{.replay = limits_.replay, .keep_expert_ids = true};
+  run_placed(model_, placed, cache_, ops_, exec_, options);
 }
 
 void StepRehearsal::rehearse(int64_t rows, int64_t sequences) {
@@ -92,9 +93,7 @@ int64_t StepRehearsal::graph_bytes() {
   std::vector<ops::cuda::Graph> graphs;
   const int64_t before = ops_.memory().available();
   for (int64_t i = 0; i < kSamples; ++i) {
-    graphs.push_back(
-        ops::cuda::Graph::record(exec_.stream, [&] { decode(limits_.max_seqs); })
-    );
+    graphs.push_back(ops::cuda::Graph::record(exec_.stream, [&] { decode(limits_.max_seqs); }));
     graphs.back().upload(exec_.stream);
   }
   ops_.memory().wait(exec_.stream);

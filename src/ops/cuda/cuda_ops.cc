@@ -20,10 +20,19 @@
 #include "ops/cuda/norm.h"
 #include "ops/cuda/packing.h"
 #include "ops/cuda/row_moves.h"
+#include "ops/cuda/staging.h"
 #include "ops/cuda/window_keys.h"
 
 namespace di::ops {
 namespace {
+
+/// The ops that have only Hopper's kernels, where all others would run.
+std::string missing_on(int major) {
+  if (major != 10) return "";
+  return "; linear, linear_q8, experts, sparse_attention and index_select multiply with wgmma, "
+         "which "
+         "it lacks";
+}
 
 /// Refuses machines whose device cannot run this build's kernels.
 void require_device() {
@@ -44,7 +53,8 @@ void require_device() {
         ErrorCode::kUnsupported,
         std::string("backend cuda: ") + properties.name + " has compute capability " +
             std::to_string(properties.major) + "." + std::to_string(properties.minor) +
-            ", this build has kernels for 9.0 (H100, H200); use --backend cpu"
+            ", this build has kernels for 9.0 (H100, H200)" + missing_on(properties.major) +
+            "; use --backend cpu"
     );
   }
 }
@@ -60,6 +70,9 @@ const OpTable& cuda_ops() {
       .memory = cuda::device_memory,
       .packed_bytes = cuda::packed_bytes,
       .pack = cuda::pack,
+      .load = cuda::load,
+      .pin = cuda::pin,
+      .end_loading = cuda::end_loading,
       .embed = cuda::embed,
       .copy_rows = cuda::copy_rows,
       .rows_finite = cuda::rows_finite,

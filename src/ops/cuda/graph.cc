@@ -1,6 +1,7 @@
 #include "ops/cuda/graph.h"
 
 #include "ops/cuda/launch.h"
+#include "ops/cuda/waits.h"
 
 namespace di::ops::cuda {
 namespace {
@@ -58,6 +59,7 @@ bool Event::done() const {
 }
 
 void Event::wait() const {
+  note_wait();
   check(cudaEventSynchronize(event_.get()), "a step on the device");
 }
 

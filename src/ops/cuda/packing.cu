@@ -7,6 +7,7 @@
 #include "ops/cuda/launch.h"
 #include "ops/cuda/memory.h"
 #include "ops/cuda/packing.h"
+#include "ops/cuda/staging.h"
 #include "ops/cuda/unpack.cuh"
 #include "ops/ops.h"
 
@@ -164,65 +165,6 @@ void launch(
   check_launch("pack_half_blocks");
 }
 
-/// Bytes of a staging buffer, unless 32 rows need more.
-constexpr int64_t kStagingBytes = int64_t{4} << 20;
-
-/// The staging of one thread: two pairs of buffers, used in turn, and their queue.
-class Stager {
- public:
-  Stager() {
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-    for (Slot& slot : slots_)
-      check(cudaEventCreateWithFlags(&slot.free, cudaEventDisableTiming), "cudaEventCreate");
-  }
-  ~Stager() {
-    for (const Slot& slot : slots_)
-      cudaEventDestroy(slot.free);
-    cudaStreamDestroy(stream_);
-  }
-  Stager(const Stager&) = delete;
-
-  cudaStream_t stream() const { return stream_; }
-
-  /// Copies two host ranges to the device, one behind the other (the second aligned to 16); returns
-  /// the device address. Valid until the call after the next.
-  const uint8_t* stage(const void* data, int64_t data_bytes, const void* more, int64_t more_bytes) {
-    Slot& slot = slots_[turn_ ^= 1];
-    check(cudaEventSynchronize(slot.free), "cudaEventSynchronize");
-    const int64_t bytes = align_up(data_bytes, 16) + more_bytes;
-    slot.reserve(bytes);
-    std::memcpy(slot.host.get(), data, static_cast<std::size_t>(data_bytes));
-    if (more_bytes != 0) {
-      std::memcpy(
-          slot.host.get() + align_up(data_bytes, 16), more, static_cast<std::size_t>(more_bytes)
-      );
-    }
-    device_memory().copy(slot.device.get(), slot.host.get(), bytes, stream_);
-    return reinterpret_cast<const uint8_t*>(slot.device.get());
-  }
-
-  /// Marks the slot of the last stage() as in use until what is enqueued now is done.
-  void release() { check(cudaEventRecord(slots_[turn_].free, stream_), "cudaEventRecord"); }
-
- private:
-  struct Slot {
-    std::shared_ptr<std::byte> host, device;
-    int64_t bytes = 0;
-    cudaEvent_t free = nullptr;
-
-    void reserve(int64_t wanted) {
-      if (wanted <= bytes) return;
-      bytes = std::max(wanted, kStagingBytes);
-      host = pinned_memory().allocate(bytes, "staging of weights");
-      device = device_memory().allocate(bytes, "staging of weights");
-    }
-  };
-
-  cudaStream_t stream_ = nullptr;
-  Slot slots_[2];
-  int turn_ = 0;
-};
-
 }  // namespace
 
 int64_t packed_bytes(WeightFormat format, int64_t rows, int64_t cols) {
@@ -232,7 +174,7 @@ int64_t packed_bytes(WeightFormat format, int64_t rows, int64_t cols) {
 void pack(const Weight& raw, RowRange rows, std::byte* packed) {
   DI_CHECK(rows.begin % kPackRows == 0, "whole pieces of a packed matrix");
   DI_CHECK(raw.format != WeightFormat::kF32, "fp32 matrices stay as they are");
-  thread_local Stager stager;
+  const StagerLease stager;
   const int64_t row_bytes = data_bytes(raw.format, 1, raw.cols);
   const int64_t step = std::max<int64_t>(
       kPackRows, kStagingBytes / std::max<int64_t>(1, row_bytes) / kPackRows * kPackRows
@@ -242,7 +184,7 @@ void pack(const Weight& raw, RowRange rows, std::byte* packed) {
     const int64_t last = std::min(rows.end, first + step);
     const int64_t scales_before = scale_bytes(raw.format, first, raw.cols);
     const int64_t bytes = (last - first) * row_bytes;
-    const uint8_t* device = stager.stage(
+    const uint8_t* device = stager->stage(
         raw.data + first * row_bytes,
         bytes,
         raw.scales + scales_before,
@@ -254,19 +196,19 @@ void pack(const Weight& raw, RowRange rows, std::byte* packed) {
         last == raw.rows ? 2 * row_tiles(raw.rows) : ceil_div(last, kPackRows);
     switch (raw.format) {
       case WeightFormat::kFp4:
-        launch<WeightFormat::kFp4>(staged, chunks, last_half, packed, stager.stream());
+        launch<WeightFormat::kFp4>(staged, chunks, last_half, packed, stager->stream());
         break;
       case WeightFormat::kFp8:
-        launch<WeightFormat::kFp8>(staged, chunks, last_half, packed, stager.stream());
+        launch<WeightFormat::kFp8>(staged, chunks, last_half, packed, stager->stream());
         break;
       case WeightFormat::kBf16:
-        launch<WeightFormat::kBf16>(staged, chunks, last_half, packed, stager.stream());
+        launch<WeightFormat::kBf16>(staged, chunks, last_half, packed, stager->stream());
         break;
       case WeightFormat::kF32: break;
     }
-    stager.release();
+    stager->release();
   }
-  check(cudaStreamSynchronize(stager.stream()), "pack");
+  stager->wait();
 }
 
 }  // namespace di::ops::cuda

@@ -56,7 +56,7 @@ constexpr int64_t column_chunks(int64_t cols) {
 int64_t packed_bytes(WeightFormat format, int64_t rows, int64_t cols);
 
 /// OpTable::pack: from the machine's memory to the device's. Returns when the rows are in place.
-/// Keeps two staging buffers and a stream for each thread that calls it.
+/// Keeps staging buffers until end_loading() (staging.h).
 /// Thread: any, on disjoint rows.
 void pack(const Weight& raw, RowRange rows, std::byte* packed);
 

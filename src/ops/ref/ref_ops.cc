@@ -1,4 +1,6 @@
 // ref_ops(): every op over all its rows, in order, on the calling thread.
+#include <cstring>
+
 #include "ops/ref/ref.h"
 
 namespace di::ops {
@@ -23,6 +25,16 @@ void pack_nothing(const Weight&, RowRange, std::byte*) {}
 
 }  // namespace
 
+void load_on_host(const std::byte* from, int64_t bytes, std::byte* to) {
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+std::shared_ptr<const std::byte> pin_on_host(std::span<const std::byte> bytes) {
+  return {std::shared_ptr<const std::byte>(), bytes.data()};
+}
+
+void end_loading_on_host() {}
+
 const OpTable& ref_ops() {
   static constexpr OpTable kTable = {
       .name = "ref",
@@ -30,6 +42,9 @@ const OpTable& ref_ops() {
       .memory = host_memory,
       .packed_bytes = no_packing,
       .pack = pack_nothing,
+      .load = load_on_host,
+      .pin = pin_on_host,
+      .end_loading = end_loading_on_host,
       .embed = serial<Embed, ref::embed>,
       .copy_rows = serial<CopyRows, ref::copy_rows>,
       .rows_finite = serial<RowsFinite, ref::rows_finite>,
