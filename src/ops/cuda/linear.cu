@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -89,7 +90,7 @@ void align_rows(Exec& exec, LinearArgs& args) {
   args.x = padded;
 }
 
-/// Replaces the codes of `args` by their values.
+/// Replaces the codes of `args` by their values, in scratch of the caller's scope.
 void expand_codes(Exec& exec, LinearArgs& args) {
   const int64_t count = int64_t{args.tokens} * args.cols;
   bf16* x = exec.scratch.take<bf16>(count);
@@ -110,25 +111,46 @@ void expand_codes(Exec& exec, LinearArgs& args) {
   args.codes = nullptr;
 }
 
-/// Runs a product that is not narrow.
+/// Runs a product that is not narrow, whose activations are as the format's kernels want them.
 template <WeightFormat kFormat>
-void run_wide(Exec& exec, LinearArgs args) {
-  const Arena::Scope scope(exec.scratch);
+void run_wide(Exec& exec, const LinearArgs& args) {
   if constexpr (kFormat != WeightFormat::kBf16) {
-    if (args.codes != nullptr && args.tokens <= kMostCodeRows)
-      return run_codes<kFormat>(exec, args);
+    if (args.codes != nullptr) return run_codes<kFormat>(exec, args);
   }
-  if (args.codes != nullptr) expand_codes(exec, args);
   run_rows<kFormat>(exec, args);
 }
 
-void run(Exec& exec, const LinearArgs& args) {
-  if (is_narrow(args)) return run_narrow(exec, {&args, 1});
-  switch (args.format) {
-    case WeightFormat::kFp4: return run_wide<WeightFormat::kFp4>(exec, args);
-    case WeightFormat::kFp8: return run_wide<WeightFormat::kFp8>(exec, args);
-    default: return run_wide<WeightFormat::kBf16>(exec, args);
+/// Runs products of one launch each: those that are not narrow. Neighbours with the same codes
+/// share their values.
+void run_each(Exec& exec, std::span<LinearArgs> products) {
+  const Arena::Scope scope(exec.scratch);
+  const uint8_t* expanded = nullptr;
+  const bf16* x = nullptr;
+  for (LinearArgs& args : products) {
+    if (args.codes != nullptr && args.tokens > kMostCodeRows) {
+      if (args.codes == expanded) {
+        args.x = x;
+        args.x_cols = args.cols;
+        args.codes = nullptr;
+      } else {
+        expanded = args.codes;
+        expand_codes(exec, args);
+        x = args.x;
+      }
+    }
+    switch (args.format) {
+      case WeightFormat::kFp4: run_wide<WeightFormat::kFp4>(exec, args); break;
+      case WeightFormat::kFp8: run_wide<WeightFormat::kFp8>(exec, args); break;
+      default: run_wide<WeightFormat::kBf16>(exec, args);
+    }
   }
+}
+
+/// Runs products that do not depend on each other.
+void run(Exec& exec, std::span<LinearArgs> products) {
+  const auto wide = std::partition(products.begin(), products.end(), is_narrow);
+  run_narrow(exec, {products.begin(), wide});
+  run_each(exec, {wide, products.end()});
 }
 
 LinearArgs arguments(const LinearQ8& op) {
@@ -172,30 +194,22 @@ KSlices k_slices(int64_t rows, int64_t cols) {
 }
 
 void linear_q8(Exec& exec, const LinearQ8& op) {
-  if (!op.y.empty()) run(exec, arguments(op));
+  linear_set(exec, {.q8 = {&op, 1}, .plain = {}});
 }
 
 void linear(Exec& exec, const Linear& op) {
-  if (op.x.dim(0) == 0 || op.w.rows == 0) return;
-  const Arena::Scope scope(exec.scratch);
-  run(exec, arguments(exec, op));
+  linear_set(exec, {.q8 = {}, .plain = {&op, 1}});
 }
 
 void linear_set(Exec& exec, const LinearSet& op) {
   const Arena::Scope scope(exec.scratch);
-  std::vector<LinearArgs> narrow;
-  const auto add = [&](const LinearArgs& args) {
-    if (is_narrow(args)) {
-      narrow.push_back(args);
-    } else {
-      run(exec, args);
-    }
-  };
+  std::vector<LinearArgs> products;
+  products.reserve(op.q8.size() + op.plain.size());
   for (const LinearQ8& q8 : op.q8)
-    if (!q8.y.empty()) add(arguments(q8));
+    if (!q8.y.empty()) products.push_back(arguments(q8));
   for (const Linear& plain : op.plain)
-    if (plain.x.dim(0) != 0 && plain.w.rows != 0) add(arguments(exec, plain));
-  run_narrow(exec, narrow);
+    if (plain.x.dim(0) != 0 && plain.w.rows != 0) products.push_back(arguments(exec, plain));
+  run(exec, products);
 }
 
 }  // namespace di::ops::cuda

@@ -201,10 +201,10 @@ __global__ void __launch_bounds__(T::threads, 1) linear_kernel(
   __syncthreads();
   let_next_kernel_start();
   if (warp < 4 * T::consumers) {
-    if constexpr (T::moves_registers) raise_registers<216>();
+    if constexpr (T::moves_registers) raise_registers<224>();
     consume<T>(args, &y_map, shared, warp / 4, thread);
   } else {
-    if constexpr (T::moves_registers) lower_registers<72>();
+    if constexpr (T::moves_registers) lower_registers<56>();
     if (warp == T::weights_warp) {
       if (thread % 32 == 0) load_weights<T>(args, shared);
     } else {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 
 #include "base/math.h"
 #include "ops/cuda/launch.h"
@@ -79,26 +80,51 @@ void run_few(Exec& exec, const LinearArgs& args) {
   }
 }
 
-/// Rounds of the device's CTAs over units of two row tiles and so many tokens, times what one
-/// costs.
-int64_t cost(const LinearArgs& args, int64_t tokens) {
+/// A variant for more tokens: two row tiles and so many tokens a CTA.
+struct Variant {
+  int tokens;
+  bool splits;  ///< slices are units of their own; otherwise a unit adds its slices in registers
+  void (*run)(Exec& exec, LinearArgs args);
+};
+
+/// Nanoseconds that a variant takes, from measurements: a round of the device's CTAs costs as its
+/// tokens and the unpacking of weights, which takes as long as 150 tokens; the sums of slices that
+/// are units pass through the second-level cache.
+double cost(const LinearArgs& args, const Variant& variant) {
   const int64_t sets = args.groups * ceil_div(row_tiles(args.group_rows), 2);
-  return ceil_div(sets * ceil_div(args.tokens, tokens), num_sms()) * (tokens + 32);
+  const int64_t units = sets * ceil_div(args.tokens, variant.tokens);
+  const bool splits = variant.splits && args.slices > 1;
+  const auto rounds =
+      static_cast<double>(ceil_div(splits ? units * args.slices : units, num_sms()));
+  const double products =
+      1.6 * rounds * (splits ? args.slice_chunks : args.chunks) * (variant.tokens + 150);
+  if (!splits) return products;
+  return products + 2000 + 0.0023 * args.slices * args.tokens * args.rows;
 }
 
-/// More tokens: two row tiles a CTA, which adds its slices in registers.
+/// Runs the variant that costs least.
+void run_cheapest(Exec& exec, const LinearArgs& args, std::span<const Variant> variants) {
+  const auto cheaper = [&](const Variant& a, const Variant& b) {
+    return cost(args, a) < cost(args, b);
+  };
+  std::min_element(variants.begin(), variants.end(), cheaper)->run(exec, args);
+}
+
+/// More than 64 tokens. Sums of slices in registers leave room for fewer tokens.
 template <WeightFormat kFormat>
 void run_many(Exec& exec, const LinearArgs& args) {
+  static constexpr Variant kSliced[] = {
+      {64, false, launch<LinearTraits<kFormat, 64, 2, false, true>>},
+      {128, false, launch<LinearTraits<kFormat, 128, 2, false, true>>},
+      {176, false, launch<LinearTraits<kFormat, 176, 2, false, true>>},
+      {128, true, launch<LinearTraits<kFormat, 128, 2, false, false>>}};
+  static constexpr Variant kWhole[] = {
+      {128, true, launch<LinearTraits<kFormat, 128, 2, false, false>>},
+      {256, true, launch<LinearTraits<kFormat, 256, 2, false, false>>}};
   if (args.slices > 1) {
-    if (cost(args, 64) < cost(args, 128)) {
-      launch<LinearTraits<kFormat, 64, 2, false, true>>(exec, args);
-    } else {
-      launch<LinearTraits<kFormat, 128, 2, false, true>>(exec, args);
-    }
-  } else if (cost(args, 128) < cost(args, 256)) {
-    launch<LinearTraits<kFormat, 128, 2, false, false>>(exec, args);
+    run_cheapest(exec, args, kSliced);
   } else {
-    launch<LinearTraits<kFormat, 256, 2, false, false>>(exec, args);
+    run_cheapest(exec, args, kWhole);
   }
 }
 

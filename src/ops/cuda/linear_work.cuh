@@ -93,7 +93,7 @@ struct LinearTraits {
   static constexpr int tile_bytes = N * 128;                   // 64 columns of N tokens
   static constexpr int x_chunks = N <= 64 ? 2 : 1;             // such tiles in a slot
   static constexpr int x_bytes = x_chunks * tile_bytes;
-  static constexpr int x_stages = N <= 32 ? 6 : N == 64 ? 4 : N == 128 ? 6 : 3;
+  static constexpr int x_stages = N <= 32 ? 6 : N == 64 ? 4 : N == 128 ? 6 : N < 256 ? 4 : 3;
   // Many tokens: the results of a warpgroup are put together before they leave.
   static constexpr int y_bytes = N >= 128 ? N * kBlockRows * 2 : 0;
   static constexpr int kSharedBytes = 225 * 1024;

@@ -87,6 +87,7 @@ __device__ inline void load_matrices(uint32_t address, uint32_t (&b)[4]) {
 #define DI_D32(i) DI_D16(i), DI_D16(i + 16)
 #define DI_D64(i) DI_D32(i), DI_D32(i + 32)
 #define DI_D80(i) DI_D64(i), DI_D16(i + 64)
+#define DI_D88(i) DI_D80(i), DI_D8(i + 80)
 #define DI_D96(i) DI_D64(i), DI_D32(i + 64)
 #define DI_D128(i) DI_D64(i), DI_D64(i + 64)
 
@@ -155,6 +156,18 @@ __device__ inline void wgmma_bf16(
         : DI_D80(0)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate)
     );
+  } else if constexpr (N == 176) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %93, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+        "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, "
+        "%72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87"
+        "}, {%88, %89, %90, %91}, %92, p, 1, 1, 0;\n}\n"
+        : DI_D88(0)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate)
+    );
   } else if constexpr (N == 192) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %101, 0;\n"
@@ -192,6 +205,7 @@ __device__ inline void wgmma_bf16(
 #undef DI_D32
 #undef DI_D64
 #undef DI_D80
+#undef DI_D88
 #undef DI_D96
 #undef DI_D128
 // clang-format on
