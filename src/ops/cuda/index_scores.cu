@@ -7,7 +7,7 @@
 #include <bit>
 
 #include "ops/cuda/index_key_stream.cuh"
-#include "ops/cuda/launch.h"
+#include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/pipeline.cuh"
 #include "ops/cuda/shapes.h"
 #include "ops/cuda/unpack.cuh"
@@ -18,26 +18,28 @@ namespace {
 constexpr int kWarpgroups = 4;
 constexpr int kThreads = kWarpgroups * 128;
 constexpr int kWarps = kThreads / 32;
-constexpr int kMaxRows = 16;  // of a CTA
+constexpr int kMaxRows = 16;        // of a CTA
+constexpr int64_t kManyKeys = 512;  // of a multiprocessor: larger tiles pay
 
 /// Shared memory of a CTA for `rows` rows.
+template <int kHalves>
 constexpr int shared_bytes(int rows) {
   return 1024 + rows * (IndexTile::kQueryBytes + IndexTile::kWeightBytes + 8) +
-         kWarps * kStages * kStageBytes;
+         kWarps * kStages * KeyTile<kHalves>::kStageBytes;
 }
 
 struct SharedMemory {
   uint8_t* queries;  // [rows] swizzled tiles of IndexTile::kHeads rows of 128 bytes
   uint8_t* weights;  // [rows][4 lanes][4 blocks of 8 heads] pairs of bf16
-  uint8_t* stages;   // [kWarps][kStages]: 16 keys' codes in swizzled pieces, then their scales
   int* visible;      // [rows]
   int* sequence;     // [rows]
+  uint8_t* stages;   // [kWarps][kStages]: keys' codes in swizzled pieces, then their scales
 
-  __device__ SharedMemory(uint8_t* raw, int rows) {
+  __device__ SharedMemory(uint8_t* raw, int rows, int stage_bytes) {
     queries = raw + (1024 - shared_address(raw) % 1024) % 1024;
     weights = queries + rows * IndexTile::kQueryBytes;
     stages = weights + rows * IndexTile::kWeightBytes;
-    visible = reinterpret_cast<int*>(stages + kWarps * kStages * kStageBytes);
+    visible = reinterpret_cast<int*>(stages + kWarps * kStages * stage_bytes);
     sequence = visible + rows;
   }
 };
@@ -101,7 +103,7 @@ __device__ KeyRun find_run(const IndexCall& call, int64_t row, int sequence, int
   return {
       .table = call.sequences[sequence].block_table,
       .candidates = kCandidates ? call.candidates + row * call.width : nullptr,
-      .tiles = (call.places(visible) + kTile - 1) / kTile};
+      .places = call.places(visible)};
 }
 
 /// Brings what the CTA's rows are into shared memory.
@@ -117,7 +119,7 @@ __device__ void load_rows(const IndexCall& call, const SharedMemory& shared, con
 
 /// A warpgroup's part of a run, rows [begin, end) of the CTA: tiles `tile`, tile + step and on,
 /// whose copies have begun.
-template <bool kCandidates>
+template <bool kCandidates, int kHalves>
 __device__ void score_run(
     const IndexCall& call,
     const SharedMemory& shared,
@@ -125,37 +127,49 @@ __device__ void score_run(
     int begin,
     int end,
     const KeyRun& run,
-    KeyStream<kCandidates>& keys,
+    KeyStream<kCandidates, kHalves>& keys,
     uint32_t ring,
     int tile,
     int step
 ) {
+  using Tile = KeyTile<kHalves>;
+  constexpr uint32_t kLastStage = (kStages - 1) * Tile::kStageBytes;
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const auto queries = static_cast<uint32_t>(b_descriptor(shared_address(shared.queries), 0));
+  const int own_key = lane / 4 + lane % 4 * kChunk;  // whose score the lane writes
+  auto queries = static_cast<uint32_t>(b_descriptor(shared_address(shared.queries), 0));
+  uint32_t weights_at = shared_address(shared.weights) + lane % 4 * 16;
+  uint32_t visible_at = shared_address(shared.visible);
+  asm("" : "+r"(queries), "+r"(weights_at), "+r"(visible_at));  // kept, not computed again
   uint32_t stage = 0;
-  uint32_t free_stage = (kStages - 1) * kStageBytes;
-  for (; tile < run.tiles; tile += step) {
-    const int place = tile * kTile + warp * kWarpKeys + lane / 4 + lane % 2 * kChunk;
+  uint32_t free_stage = kLastStage;
+  for (; tile * Tile::kKeys < run.places; tile += step) {
+    const int place = tile * Tile::kKeys + warp * Tile::kWarpKeys + own_key % Tile::kWarpKeys;
     const int entry = entry_at<kCandidates>(call, run, place);
     wait_copies<kStages - 2>();
     __syncwarp();
-    KeyFragment fragment(ring + stage);
     keys.copy_next(free_stage);
+    KeyFragment fragment;
+    if constexpr (kHalves == 1) fragment.load(ring + stage, Tile::kWarpKeys, 0);
     free_stage = stage;
-    stage = stage == (kStages - 1) * kStageBytes ? 0 : stage + kStageBytes;
     uint16_t* to = call.scores.keys + (rows.first_score + begin) * call.scores.stride + place;
     for (int row = begin; row < end; ++row, to += call.scores.stride) {
-      const uint4 weights = *reinterpret_cast<const uint4*>(
-          shared.weights + row * IndexTile::kWeightBytes + lane % 4 * 16
-      );
-      const float2 score = score_tile(
-          fragment, queries + static_cast<uint32_t>(row) * (IndexTile::kQueryBytes / 16), weights
-      );
-      const bool seen = entry >= 0 && entry < shared.visible[row];
-      const uint16_t key = order_key(lane % 2 == 0 ? score.x : score.y);
-      if (lane % 4 < 2) *to = seen ? key : uint16_t{0};
+      const uint32_t query = queries + static_cast<uint32_t>(row) * (IndexTile::kQueryBytes / 16);
+      const uint4 weights = load_shared_16(weights_at + row * IndexTile::kWeightBytes);
+      float own = 0;
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half) {
+        if constexpr (kHalves > 1) fragment.load(ring + stage, Tile::kWarpKeys, 16 * half);
+        const float2 score = score_tile(fragment, query, weights);
+        if (lane % 4 == 2 * half) own = score.x;
+        if (lane % 4 == 2 * half + 1) own = score.y;
+      }
+      const auto visible = static_cast<int>(load_shared_4(visible_at + row * 4));
+      const bool seen = entry >= 0 && entry < visible;
+      const uint16_t key = order_key(own);
+      if (lane % 4 < 2 * kHalves) *to = seen ? key : uint16_t{0};
     }
+    stage = stage == kLastStage ? 0 : stage + Tile::kStageBytes;
   }
   wait_copies<0>();
   __syncwarp();
@@ -164,11 +178,13 @@ __device__ void score_run(
 /// A CTA takes `tile_rows` rows and every gridDim.x-th group of four tiles of each run of rows of
 /// one sequence among them; a warpgroup takes a tile, and unpacks its keys once for all rows of the
 /// run. Of one row alone, keys are on their way before the query is prepared.
-template <bool kCandidates, bool kOneRow>
+template <bool kCandidates, bool kOneRow, int kHalves>
 __global__ void __launch_bounds__(kThreads, 1) score_tiles(IndexCall call, int tile_rows) {
   extern __shared__ uint8_t raw[];
+  wait_for_previous_kernels();
   if constexpr (kOneRow) tile_rows = 1;
-  const SharedMemory shared(raw, tile_rows);
+  constexpr int kStageBytes = KeyTile<kHalves>::kStageBytes;
+  const SharedMemory shared(raw, tile_rows, kStageBytes);
   CtaRows rows{.first = 0, .first_score = int64_t{blockIdx.y} * tile_rows, .count = 1};
   rows.first = call.scores.first_row + rows.first_score;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -179,10 +195,10 @@ __global__ void __launch_bounds__(kThreads, 1) score_tiles(IndexCall call, int t
     const KeyRun run = find_run<kCandidates>(
         call, rows.first, call.sequence_of[rows.first], call.visible(rows.first)
     );
-    KeyStream<kCandidates> keys(call, run, tile, step, ring);
+    KeyStream<kCandidates, kHalves> keys(call, run, tile, step, ring);
     keys.copy_first();
     load_rows(call, shared, rows);
-    score_run<kCandidates>(call, shared, rows, 0, 1, run, keys, ring, tile, step);
+    score_run(call, shared, rows, 0, 1, run, keys, ring, tile, step);
   } else {
     rows.count = static_cast<int>(min(int64_t{tile_rows}, call.scores.rows - rows.first_score));
     load_rows(call, shared, rows);
@@ -192,9 +208,9 @@ __global__ void __launch_bounds__(kThreads, 1) score_tiles(IndexCall call, int t
         visible = max(visible, shared.visible[end]);
       const KeyRun run =
           find_run<kCandidates>(call, rows.first + begin, shared.sequence[begin], visible);
-      KeyStream<kCandidates> keys(call, run, tile, step, ring);
+      KeyStream<kCandidates, kHalves> keys(call, run, tile, step, ring);
       keys.copy_first();
-      score_run<kCandidates>(call, shared, rows, begin, end, run, keys, ring, tile, step);
+      score_run(call, shared, rows, begin, end, run, keys, ring, tile, step);
     }
   }
 }
@@ -209,7 +225,7 @@ bool is_regular(const IndexSelect& op) {
   const int64_t per_block = op.keys.entries_per_block;
   const auto base = reinterpret_cast<uintptr_t>(op.keys.base);
   return op.q_codes.dim(1) <= IndexTile::kHeads && op.q_codes.dim(2) == IndexTile::kCodeBytes &&
-         per_block >= kTile && op.keys.block_stride < int64_t{1} << 32 &&
+         per_block >= KeyTile<1>::kKeys && op.keys.block_stride < int64_t{1} << 32 &&
          (per_block & (per_block - 1)) == 0 && base % 16 == 0 && op.keys.block_stride % 16 == 0 &&
          (op.candidates_in.empty() || is_chunked(op.candidate_block_size));
 }
@@ -221,25 +237,48 @@ int rows_of_tile(const IndexSelect& op) {
   return static_cast<int>(std::clamp<int64_t>(op.rows.count() / sequences, 1, kMaxRows));
 }
 
-void score_on_tensor_cores(Exec& exec, const IndexCall& call, int tile_rows, int64_t places) {
+/// CTAs that share the keys of `row_tiles` tiles of rows, `groups` groups of four tiles of keys:
+/// what fills the multiprocessors most evenly, a CTA's beginning included.
+int64_t splits_of(int64_t row_tiles, int64_t groups) {
+  constexpr double kBeginning = 2;  // in groups
+  int64_t best = 1;
+  double best_time = 0;
+  for (int64_t splits = 1; splits <= std::min<int64_t>(groups, num_sms()); ++splits) {
+    const int64_t waves = (row_tiles * splits + num_sms() - 1) / num_sms();
+    const int64_t of_cta = (groups + splits - 1) / splits;
+    const double time = static_cast<double>(waves) * (static_cast<double>(of_cta) + kBeginning);
+    if (splits > 1 && time >= best_time) continue;
+    best = splits;
+    best_time = time;
+  }
+  return best;
+}
+
+template <bool kCandidates, bool kOneRow, int kHalves>
+void launch_scores(Exec& exec, const IndexCall& call, int tile_rows, int64_t places) {
+  auto* kernel = &score_tiles<kCandidates, kOneRow, kHalves>;
   static const int allowed =
-      allow_shared_memory(&score_tiles<false, false>, shared_bytes(kMaxRows)) +
-      allow_shared_memory(&score_tiles<false, true>, shared_bytes(1)) +
-      allow_shared_memory(&score_tiles<true, true>, shared_bytes(1));
+      allow_shared_memory(kernel, shared_bytes<kHalves>(kOneRow ? 1 : kMaxRows));
   static_cast<void>(allowed);
   const unsigned int row_tiles = blocks_of(call.scores.rows, tile_rows);
-  const int64_t groups = blocks_of(places, kTile * kWarpgroups);
-  const int64_t splits = std::max<int64_t>(1, num_sms() * (row_tiles == 1 ? 1 : 4) / row_tiles);
-  const dim3 grid(static_cast<unsigned int>(std::min(groups, splits)), row_tiles);
-  const int shared = shared_bytes(tile_rows);
+  const int64_t groups = blocks_of(places, KeyTile<kHalves>::kKeys * kWarpgroups);
+  const dim3 grid(static_cast<unsigned int>(splits_of(row_tiles, groups)), row_tiles);
+  const int shared = shared_bytes<kHalves>(tile_rows);
+  launch_overlapped(
+      "index_select: scores", kernel, grid, kThreads, shared, exec.stream, call, tile_rows
+  );
+}
+
+void score_on_tensor_cores(Exec& exec, const IndexCall& call, int tile_rows, int64_t places) {
   if (call.candidates != nullptr) {
-    score_tiles<true, true><<<grid, kThreads, shared, exec.stream>>>(call, tile_rows);
-  } else if (tile_rows == 1) {
-    score_tiles<false, true><<<grid, kThreads, shared, exec.stream>>>(call, tile_rows);
+    launch_scores<true, true, 1>(exec, call, 1, places);
+  } else if (tile_rows > 1) {
+    launch_scores<false, false, 1>(exec, call, tile_rows, places);
+  } else if (call.scores.rows * places < kManyKeys * num_sms()) {
+    launch_scores<false, true, 1>(exec, call, 1, places);
   } else {
-    score_tiles<false, false><<<grid, kThreads, shared, exec.stream>>>(call, tile_rows);
+    launch_scores<false, true, 2>(exec, call, 1, places);
   }
-  check_launch("index_select: scores");
 }
 
 }  // namespace

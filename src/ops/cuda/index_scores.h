@@ -7,9 +7,9 @@
 
 namespace di::ops::cuda {
 
-/// Places of a row that the score kernels fill come in multiples of this: those behind the row's
-/// last entry hold key 0.
-inline constexpr int64_t kScoreTile = 64;
+/// Scores of a row are filled up to a whole number of vectors of eight at least, and of these at
+/// most: places behind the row's last entry hold key 0.
+inline constexpr int64_t kScoreTile = 128;
 
 /// Order keys of a chunk of rows. A place is an entry; for a consumer of candidates place p is
 /// entry p mod block size of candidate block p / block size.
