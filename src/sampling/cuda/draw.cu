@@ -1,10 +1,11 @@
 // The draw of a row by a cluster of CTAs; see draw.h and docs/sampling.md, "On the device".
 //
 // Each CTA holds a part of the row in shared memory, so logits are read from memory once. What all
-// must know they push into each other's memory and then meet at a cluster barrier.
+// must know they push into each other's memory and then meet at a cluster barrier. Rows that are
+// plainly greedy are left to the kernel of greedy.cuh, beside which this one runs.
 #include "base/error.h"
 #include "ops/cuda/launch.h"
-#include "sampling/cuda/draw.h"
+#include "sampling/cuda/greedy.cuh"
 #include "sampling/cuda/random.cuh"
 #include "sampling/cuda/ranked.cuh"
 #include "sampling/distribution.h"
@@ -14,22 +15,6 @@ namespace {
 
 constexpr double kNearDistance = 8;  ///< tokens within it are reported while masses are added up
 constexpr int kMaxVocabulary = 1 << 18;
-
-/// The best entry of some tokens; of equal ones the first.
-struct Best {
-  double logit = -INFINITY;
-  int32_t token = 0x7fffffff;
-  int is_bad = 0;  ///< a NaN or +∞ was seen
-
-  __device__ bool is_usable() const { return is_bad == 0 && logit > -INFINITY; }
-  __device__ void add(const Best& other) {
-    is_bad |= other.is_bad;
-    if (other.logit > logit || (other.logit == logit && other.token < token)) {
-      logit = other.logit;
-      token = other.token;
-    }
-  }
-};
 
 /// What a CTA adds up over its part.
 struct PartSums {
@@ -43,33 +28,14 @@ struct PartSums {
 struct alignas(16) Memory {
   RankingMemory ranking;
   SlotParams params;
+  uint64_t warp_codes[kWarps];
+  uint64_t codes[kCtas];  ///< best entries of the logits as they came
   Best warp_best[kWarps];
-  Best best[2][kCtas];  ///< of the logits as they came, and after the edits
+  Best best[kCtas];  ///< after the edits
   PartSums sums[kCtas];
   double exp_sums[kCtas];
   double forced_logit;
   int near_listed;
-};
-
-/// Drawn as pointers.
-struct Results {
-  int32_t* tokens;
-  float* logprobs;
-  uint8_t* finite;
-  int32_t* top_tokens;  ///< [rows, most]
-  float* top_logprobs;
-  int most;
-};
-
-struct Args {
-  const float* logits;
-  int vocab_size;
-  int part_size;
-  const DrawRow* rows;      ///< draws
-  const SlotParams* slots;  ///< draws
-  const int32_t* tokens;    ///< scores
-  const int32_t* tops;      ///< scores
-  Results results;
 };
 
 /// What is to be done for a row.
@@ -106,13 +72,13 @@ class RowDraw {
   __device__ void run(const Task& task) {
     task_ = task;
     ranking_.announce();
-    const Best part_best = load();
+    const uint64_t code = find_best();
     ranking_.await_others();
-    const Best best = share_best(part_best, 0);
+    const Best best = share_best(code);
     if (!best.is_usable()) return finish(-1, 0);
     model_top_ = best.logit;
     if (task_.reports_model) add_exponentials();
-    int32_t token = task_.token;
+    const int32_t token = task_.token;
     const SlotParams& params = memory_.params;
     if (task_.reports_processed ||
         (token < 0 && (params.temperature != 0 || has_edits(params, task_.num_outputs)))) {
@@ -126,70 +92,62 @@ class RowDraw {
     return args_.logits + static_cast<int64_t>(row_) * args_.vocab_size;
   }
 
-  __device__ int32_t* top_tokens() const {
-    return args_.results.top_tokens + static_cast<int64_t>(row_) * args_.results.most;
-  }
-  __device__ float* top_logprobs() const {
-    return args_.results.top_logprobs + static_cast<int64_t>(row_) * args_.results.most;
-  }
-
-  /// Brings the part into shared memory and finds its best entry on the way.
-  __device__ Best load() {
+  /// Brings the part into shared memory and returns the code of its best entry, in every thread of
+  /// the first warp. What the CTA's first thread wrote before is seen by all behind it.
+  __device__ uint64_t find_best() {
+    BestOfThread best;
     const RowPart part = part_;
     const float* from = row_logits() + part.begin;
-    float best = -INFINITY;
-    int at = 0x7fffffff;
-    int is_bad = 0;
-    const auto look = [&](float logit, int i) {
-      is_bad |= logit < INFINITY ? 0 : 1;
-      if (logit > best) {
-        best = logit;
-        at = i;
-      }
-    };
     if (args_.vocab_size % 4 == 0) {
       constexpr int kBatch = 8;  // loads on their way at once
       const int vectors = part.size / 4;
-      for (int at = threadIdx.x; at < vectors; at += kBatch * kThreads) {
+      for (int first = threadIdx.x; first < vectors; first += kBatch * kThreads) {
         float4 batch[kBatch];
 #pragma unroll
-        for (int k = 0; k < kBatch; ++k) {
-          const int v = at + k * kThreads;
-          if (v < vectors) batch[k] = __ldcs(reinterpret_cast<const float4*>(from) + v);
+        for (int i = 0; i < kBatch; ++i) {
+          const int v = first + i * kThreads;
+          if (v < vectors) batch[i] = __ldcs(reinterpret_cast<const float4*>(from) + v);
         }
 #pragma unroll
-        for (int k = 0; k < kBatch; ++k) {
-          const int v = at + k * kThreads;
+        for (int i = 0; i < kBatch; ++i) {
+          const int v = first + i * kThreads;
           if (v >= vectors) break;
-          reinterpret_cast<float4*>(part.logits)[v] = batch[k];
-          look(batch[k].x, 4 * v);
-          look(batch[k].y, 4 * v + 1);
-          look(batch[k].z, 4 * v + 2);
-          look(batch[k].w, 4 * v + 3);
+          reinterpret_cast<float4*>(part.logits)[v] = batch[i];
+          best.look(batch[i], 4 * v);
         }
       }
     } else {
       for (int i = threadIdx.x; i < part.size; i += kThreads) {
         part.logits[i] = from[i];
-        look(from[i], i);
+        best.look(from[i], i);
       }
     }
-    Best result;
-    result.logit = best;
-    if (best > -INFINITY) result.token = part_.begin + at;
-    result.is_bad = is_bad;
-    return result;
+    const uint64_t code = best_of_warp(best.code(part.begin));
+    if (threadIdx.x % 32 == 0) memory_.warp_codes[threadIdx.x / 32] = code;
+    __syncthreads();
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    return threadIdx.x < 32 ? best_of_warp(lane < kWarps ? memory_.warp_codes[lane] : 0) : 0;
   }
 
-  /// The best of all threads of the cluster. The second time has a place of its own, as a CTA may
-  /// come to it while another still reads the first.
-  __device__ __noinline__ Best share_best(Best best, int time) {
+  /// The best of all parts, in every CTA.
+  __device__ Best share_best(uint64_t code) {
+    if (threadIdx.x < kCtas) {
+      ranking_.in_cta(memory_.codes, static_cast<int>(threadIdx.x))[ranking_.cta()] = code;
+    }
+    ranking_.sync();
+    uint64_t best = 0;
+    for (const uint64_t part : memory_.codes)
+      best = max(best, part);
+    return best_of_code(best);
+  }
+
+  /// The best of all threads of the cluster, after the edits.
+  __device__ __noinline__ Best share_edited_best(Best best) {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) {
       Best other;
       other.logit = __shfl_xor_sync(kAllLanes, best.logit, distance);
       other.token = __shfl_xor_sync(kAllLanes, best.token, distance);
-      other.is_bad = __shfl_xor_sync(kAllLanes, best.is_bad, distance);
       best.add(other);
     }
     if (threadIdx.x % 32 == 0) memory_.warp_best[threadIdx.x / 32] = best;
@@ -197,12 +155,12 @@ class RowDraw {
     for (int warp = 0; warp < kWarps; ++warp)
       best.add(memory_.warp_best[warp]);
     if (threadIdx.x < kCtas) {
-      ranking_.in_cta(memory_.best[time], static_cast<int>(threadIdx.x))[ranking_.cta()] = best;
+      ranking_.in_cta(memory_.best, static_cast<int>(threadIdx.x))[ranking_.cta()] = best;
     }
     ranking_.sync();
     best = {};
     for (int cta = 0; cta < kCtas; ++cta)
-      best.add(memory_.best[time][cta]);
+      best.add(memory_.best[cta]);
     return best;
   }
 
@@ -246,8 +204,8 @@ class RowDraw {
     if (!ranking_.is_first_cta()) return;
     const List& list = memory_.ranking.list;
     for (int64_t i = threadIdx.x; i < count; i += kThreads) {
-      top_tokens()[i] = list.tokens[i];
-      top_logprobs()[i] = as_reported(logprob(logit_of(list.ranks[i]), list.tokens[i]));
+      const float reported = as_reported(logprob(logit_of(list.ranks[i]), list.tokens[i]));
+      args_.results.write_top(row_, i, list.tokens[i], reported);
     }
     reported_ = count;
   }
@@ -259,7 +217,7 @@ class RowDraw {
       __syncthreads();
       part_.edit(task_.num_outputs);
       __syncthreads();
-      best = share_best(best_edited(), 1);
+      best = share_edited_best(best_edited());
     }
     if (task_.token < 0 && !best.is_usable()) return finish(-1, 0);
     if (!best.is_usable() || params.temperature == 0) return take_best(best);
@@ -450,16 +408,11 @@ class RowDraw {
     __syncthreads();
     const Results& results = args_.results;
     if (token < 0) reported_ = 0;
-    for (int64_t i = reported_ + threadIdx.x; i < results.most; i += kThreads) {
-      top_tokens()[i] = -1;
-      top_logprobs()[i] = 0;
-    }
+    for (int64_t i = reported_ + threadIdx.x; i < results.most; i += kThreads)
+      results.write_top(row_, i, -1, 0);
     if (threadIdx.x != 0) return;
-    results.tokens[row_] = token;
-    results.logprobs[row_] = token < 0             ? 0.0f
-                             : task_.reports_model ? model_logprob(token)
-                                                   : processed;
-    results.finite[row_] = token < 0 ? 0 : 1;
+    const float logprob = token < 0 ? 0.0f : task_.reports_model ? model_logprob(token) : processed;
+    results.write(row_, token, logprob);
     if (token < 0 || args_.slots == nullptr) return;
     if (int32_t* place = args_.rows[row_].place) *place = token;
     const SlotParams& params = memory_.params;
@@ -478,29 +431,28 @@ class RowDraw {
   int64_t reported_ = 0;
 };
 
-/// kDraws: draws with slots; else scores of given tokens.
+/// The CTA's part of a row: draws with slots, or scores of given tokens.
 template <bool kDraws>
-__global__ void __launch_bounds__(kThreads, 2) draw_kernel(const __grid_constant__ Args args) {
-  extern __shared__ __align__(16) char bytes[];
+__device__ void take_part(const Args& args, char* bytes) {
   Memory& memory = *reinterpret_cast<Memory*>(bytes);
   const int row = static_cast<int>(blockIdx.y);
-  const int most = args.results.most;
   Task task;
   if constexpr (kDraws) {
     const DrawRow draw = args.rows[row];
     if (draw.slot < 0) return;
     const SlotParams& params = args.slots[draw.slot];
+    if (is_plainly_greedy(params)) return;
     if (threadIdx.x == 0) memory.params = params;
-    task = task_of_draw(params, draw, most);
+    task = task_of_draw(params, draw, args.results.most);
   } else {
     task.token = args.tokens[row];
     task.reports_model = true;
-    task.top = min(args.tops[row], most);
+    task.top = min(args.tops[row], args.results.most);
     if (task.token < 0) return;
   }
   const int begin = static_cast<int>(blockIdx.x) * args.part_size;
   float* logits = reinterpret_cast<float*>(bytes + sizeof(Memory));
-  RowPart part{
+  const RowPart part{
       .logits = logits,
       .bits = reinterpret_cast<uint32_t*>(logits + args.part_size),
       .params = &memory.params,
@@ -509,33 +461,58 @@ __global__ void __launch_bounds__(kThreads, 2) draw_kernel(const __grid_constant
   RowDraw(args, memory, part).run(task);
 }
 
+/// Scores wait for what is before them. Draws run beside the greedy rows, whose kernel has waited;
+/// but they end behind it, as what follows waits for them alone.
+template <bool kDraws>
+__global__ void __launch_bounds__(kThreads, 2) draw_kernel(const __grid_constant__ Args args) {
+  extern __shared__ __align__(16) char bytes[];
+  if constexpr (!kDraws) cudaGridDependencySynchronize();
+  take_part<kDraws>(args, bytes);
+  if (kDraws && blockIdx.x == 0 && blockIdx.y == 0) cudaGridDependencySynchronize();
+}
+
 /// Tokens of a CTA's part: a multiple of 4, so that parts begin where 16 bytes do.
+
 int part_size_of(int64_t vocab_size) {
   return static_cast<int>((vocab_size + kCtas * 4 - 1) / (kCtas * 4) * 4);
 }
 
+/// Launches clusters of `ctas`, one for each row, that may start while the kernel before ends.
+void launch_rows(
+    const char* what,
+    cudaStream_t stream,
+    void (*kernel)(Args),
+    const Args& args,
+    int ctas,
+    int64_t rows,
+    int shared
+) {
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim = {static_cast<unsigned int>(ctas), 1, 1};
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned int>(ctas), static_cast<unsigned int>(rows));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared);
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  ops::cuda::check(cudaLaunchKernelEx(&config, kernel, args), what);
+}
+
 template <bool kDraws>
 void launch(cudaStream_t stream, const Args& args, int64_t rows) {
-  check_vocabulary(args.vocab_size);
-  if (rows == 0) return;
-  auto* kernel = draw_kernel<kDraws>;
+  auto* kernel = &draw_kernel<kDraws>;
   const auto memory_of = [](int part_size) {
     return static_cast<int>(sizeof(Memory)) + part_size * 4 + (part_size + 31) / 32 * 4;
   };
   static const int allowed =
       ops::cuda::allow_shared_memory(kernel, memory_of(part_size_of(kMaxVocabulary)));
   static_cast<void>(allowed);
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {kCtas, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(kCtas, static_cast<unsigned int>(rows));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = static_cast<std::size_t>(memory_of(args.part_size));
-  config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  ops::cuda::check(cudaLaunchKernelEx(&config, kernel, args), kDraws ? "draw" : "score");
+  const char* what = kDraws ? "draw" : "score";
+  launch_rows(what, stream, kernel, args, kCtas, rows, memory_of(args.part_size));
 }
 
 Args args_of(const View<const float, 2>& logits, const Drawn& drawn) {
@@ -571,14 +548,19 @@ void draw(cudaStream_t stream, const DrawRows& rows) {
   Args args = args_of(rows.logits, rows.drawn);
   args.rows = rows.rows.data;
   args.slots = rows.slots.data;
-  launch<true>(stream, args, rows.rows.dim(0));
+  const int64_t count = rows.rows.dim(0);
+  check_vocabulary(args.vocab_size);
+  if (count == 0) return;
+  launch_rows("draw: greedy rows", stream, &draw_greedily, args, kCtas, count, 0);
+  launch<true>(stream, args, count);
 }
 
 void score(cudaStream_t stream, const ScoreRows& rows) {
   Args args = args_of(rows.logits, rows.drawn);
   args.tokens = rows.tokens.data;
   args.tops = rows.tops.data;
-  launch<false>(stream, args, rows.tokens.dim(0));
+  check_vocabulary(args.vocab_size);
+  if (rows.tokens.dim(0) > 0) launch<false>(stream, args, rows.tokens.dim(0));
 }
 
 }  // namespace di::sampling::cuda

@@ -1,8 +1,8 @@
 // From rows of logits on the device to tokens there, without the host: the same bits as
 // sampling::Sampler and score() (docs/sampling.md, "On the device").
 //
-// One launch for any mixture of requests: what a row needs is read on the device, so a launch can
-// be part of a recorded step.
+// The same launches for any mixture of requests: what a row needs is read on the device, so they
+// can be part of a recorded step.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ struct ScoreRows {
 /// Throws Error{kUnsupported} when the vocabulary is too large for the kernel; so does score().
 void check_vocabulary(int64_t vocab_size);
 
-/// Draws and counts a token for each row. Enqueues one kernel on `stream`.
+/// Draws and counts a token for each row. Enqueues two kernels on `stream`.
 void draw(cudaStream_t stream, const DrawRows& rows);
 
 /// The model's own logprob of each row's token, and the best tokens.

@@ -16,7 +16,6 @@ namespace di::sampling::cuda {
 
 namespace cg = cooperative_groups;
 
-inline constexpr int kCtas = 8;       ///< that share a row
 inline constexpr int kBins = 2048;    ///< of a histogram
 inline constexpr int kFew = 1024;     ///< tokens that are sorted instead of split
 inline constexpr int kListed = 2048;  ///< tokens that a list has room for
@@ -144,8 +143,8 @@ class Ranking {
   __device__ void sync() const { cluster_.sync(); }
 
   /// Between the two, all CTAs of the cluster have begun; before that none may push.
-  __device__ void announce() const { cluster_.barrier_arrive(); }
-  __device__ void await_others() const { cluster_.barrier_wait(); }
+  __device__ void announce() const { __cluster_barrier_arrive_relaxed(); }
+  __device__ void await_others() const { __cluster_barrier_wait(); }
 
   /// The same object in the memory of another CTA.
   template <class T>
@@ -382,8 +381,9 @@ class Ranking {
     return rank != than ? rank < than : token < other;
   }
 
-  /// Bitonic sort of the list, padded to a power of two.
+  /// Sorts the list: few tokens by counting those before each, else bitonically.
   __device__ __noinline__ void sort_list(int size) {
+    if (size <= kThreads) return sort_few(size);
     List& list = memory_.list;
     int padded = 32;
     while (padded < size)
@@ -414,6 +414,27 @@ class Ranking {
         __syncthreads();
       }
     }
+  }
+
+  /// A thread a token; all are different.
+  __device__ void sort_few(int size) {
+    List& list = memory_.list;
+    const auto own = static_cast<int>(threadIdx.x);
+    __syncthreads();
+    const uint64_t rank = own < size ? list.ranks[own] : 0;
+    const int32_t token = own < size ? list.tokens[own] : 0;
+    int before = 0;
+    if (own / 32 * 32 < size) {
+#pragma unroll 4
+      for (int i = 0; i < size; ++i)
+        before += is_before(list.ranks[i], list.tokens[i], rank, token) ? 1 : 0;
+    }
+    __syncthreads();
+    if (own < size) {
+      list.ranks[before] = rank;
+      list.tokens[before] = token;
+    }
+    __syncthreads();
   }
 
   /// memory_.sums of the sorted list of `size` tokens, kFew at most.

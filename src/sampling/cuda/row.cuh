@@ -10,6 +10,8 @@
 
 namespace di::sampling::cuda {
 
+inline constexpr int kCtas = 8;  ///< that share a row
+
 /// The order of tokens as a number: a better logit has a smaller one, both zeros have the same.
 __device__ inline uint64_t rank_of(double logit) {
   const auto bits = static_cast<uint64_t>(__double_as_longlong(logit + 0.0));
