@@ -27,8 +27,26 @@ struct ConsumerPlace {
   }
 };
 
-/// Codes and multipliers of one column chunk that a thread needs: from() reads them from a slot's
-/// blocks of that chunk, get() gives the fragment of product k of the chunk, 0 to 3.
+/// Offsets inside a weight slot of what a thread reads of a column chunk.
+template <bool kFp8>
+struct FragmentPlace {
+  uint32_t codes;
+  uint32_t scales;
+  int shift;  ///< of the multipliers in their word, in FP8
+
+  static __device__ FragmentPlace now() {
+    const ConsumerPlace at = ConsumerPlace::now();
+    const int block = at.group * WeightSlot<kFp8>::kSecond;
+    return {
+        static_cast<uint32_t>(block + 16 * at.thread),
+        static_cast<uint32_t>(kFp8 ? block + 4096 : block + 2048 + at.thread / 4 * 4),
+        16 * (at.warp() / 2)};
+  }
+};
+
+/// Codes and multipliers of one column chunk that a thread needs: from() reads them from the blocks
+/// of that chunk at a shared-memory address, get() gives the fragment of product k of the chunk, 0
+/// to 3.
 template <bool kFp8>
 struct ExpertFragments;
 
@@ -37,10 +55,9 @@ struct ExpertFragments<false> {
   uint4 codes;
   uint32_t scales;
 
-  __device__ void from(const uint8_t* block, const ConsumerPlace& place) {
-    block += place.group * WeightSlot<false>::kSecond;
-    codes = reinterpret_cast<const uint4*>(block)[place.thread];
-    scales = reinterpret_cast<const uint32_t*>(block + 2048)[place.thread / 4];
+  __device__ void from(uint32_t block, const FragmentPlace<false>& place) {
+    codes = load_shared_16(block + place.codes);
+    scales = load_shared_4(block + place.scales);
   }
 
   __device__ void get(int k, uint32_t (&a)[4]) const {
@@ -56,12 +73,10 @@ struct ExpertFragments<true> {
   uint4 codes[2];
   uint32_t scales;
 
-  __device__ void from(const uint8_t* block, const ConsumerPlace& place) {
-    block += place.group * WeightSlot<true>::kSecond;
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-      codes[i] = reinterpret_cast<const uint4*>(block)[128 * i + place.thread];
-    scales = *reinterpret_cast<const uint32_t*>(block + 4096) >> 16 * (place.warp() / 2);
+  __device__ void from(uint32_t block, const FragmentPlace<true>& place) {
+    codes[0] = load_shared_16(block + place.codes);
+    codes[1] = load_shared_16(block + place.codes + 2048);
+    scales = load_shared_4(block + place.scales) >> place.shift;
   }
 
   __device__ void get(int k, uint32_t (&a)[4]) const {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "ops/cuda/expert_lists.h"
 #include "ops/cuda/launch.h"
+#include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/pipeline.cuh"
 
 namespace di::ops::cuda {
@@ -34,6 +35,7 @@ __device__ int expert_of(const Arguments& op, int i) {
 
 __global__ void __launch_bounds__(kThreads) count_pairs(Arguments op) {
   __shared__ int32_t count[kThreads];
+  let_next_kernel_start();
   count[threadIdx.x] = 0;
   __syncthreads();
   const int expert = expert_of(op, blockIdx.x * kThreads + threadIdx.x);
@@ -101,7 +103,8 @@ __global__ void __launch_bounds__(kThreads) place_pairs(Arguments op) {
   let_next_kernel_start();
   const int pair = blockIdx.x * kThreads + thread;
   const int expert = expert_of(op, pair);
-  for (int i = thread; i < static_cast<int>(sizeof(WarpCounts) / 4); i += kThreads)
+  const int warps = min(kWarps, (op.rows * op.k + 31) / 32);  // that have pairs
+  for (int i = thread; i < warps * static_cast<int>(sizeof(warp_counts[0]) / 4); i += kThreads)
     reinterpret_cast<uint32_t*>(&warp_counts[0][0])[i] = 0;
   __syncthreads();
   const int rank = rank_in_block(expert, warp_counts);
@@ -184,8 +187,7 @@ void list_experts(
     count_pairs<<<blocks, kThreads, 0, exec.stream>>>(arguments);
     check_launch("count_pairs");
   }
-  place_pairs<<<blocks, kThreads, 0, exec.stream>>>(arguments);
-  check_launch("place_pairs");
+  launch_overlapped("experts", place_pairs, dim3(blocks), kThreads, 0, exec.stream, arguments);
 }
 
 }  // namespace di::ops::cuda

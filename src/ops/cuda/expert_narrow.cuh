@@ -41,6 +41,8 @@ struct NarrowExperts {
 /// The shared memory of a CTA.
 struct NarrowMemory {
   using Shape = NarrowExperts;
+  static constexpr int kItemSlots = Shape::kItemSlots;
+  static constexpr int kWeightSlots = Shape::kWeightSlots;
   alignas(1024) uint8_t tokens[Shape::kTokenSlots][Shape::kTokenSlotBytes];
   alignas(128) uint8_t weights[Shape::kWeightSlots][kWeightSlotBytes];
   alignas(16) uint8_t stage[Shape::kMaxTokens * kStagePitch];
@@ -68,26 +70,6 @@ struct NarrowMemory {
     barrier_init_fence();
   }
 };
-
-/// The loader: one thread.
-__device__ inline void run_loader(const ExpertArguments& op, NarrowMemory& memory) {
-  RingPlace<NarrowExperts::kItemSlots> items;
-  RingPlace<NarrowExperts::kWeightSlots> weights;
-  const int num_tiles = *op.lists.num_tiles;
-  while (true) {
-    barrier_wait(&memory.item_empty[items.slot], items.parity ^ 1);
-    const WorkItem item = item_of(op, atomicAdd(op.lists.counters, 1), num_tiles);
-    memory.items[items.slot] = item;
-    barrier_arrive(&memory.item_full[items.slot]);
-    items.advance();
-    if (item.phase == 0) return;
-    if (is_fp8(op, item.expert)) {
-      stream_weights<true>(op, item, memory, weights);
-    } else {
-      stream_weights<false>(op, item, memory, weights);
-    }
-  }
-}
 
 inline constexpr int kConverterBarrier = 2;
 
@@ -258,7 +240,11 @@ class NarrowConsumer {
   template <int N, bool kFp8>
   __device__ __forceinline__ void multiply(float (&d)[N / 2], int cols) {
     constexpr int kPerTokenSlot = Shape::chunks_of_slot(N);
-    const ConsumerPlace at = ConsumerPlace::now();
+    const auto at = FragmentPlace<kFp8>::now();
+    const int lane = ConsumerPlace::now().thread % 32;
+    const uint32_t rows[2] = {
+        static_cast<uint32_t>(swizzled_offset(lane % 8, lane / 8)),
+        static_cast<uint32_t>(swizzled_offset(lane % 8, 4 + lane / 8))};
     const int chunks = static_cast<int>(column_chunks(cols));  // an even number
 #pragma unroll
     for (float& sum : d)
@@ -270,14 +256,16 @@ class NarrowConsumer {
           barrier_wait(&memory_.weights_full[weights_.slot], weights_.parity);
         ExpertFragments<kFp8> fragments;
         fragments.from(
-            memory_.weights[weights_.slot] + (kFp8 ? 0 : second) * WeightSlot<kFp8>::kBlock, at
+            shared_address(memory_.weights[weights_.slot]) +
+                (kFp8 ? 0 : second) * WeightSlot<kFp8>::kBlock,
+            at
         );
         const int part = kPerTokenSlot == 1 ? 0 : pair % kPerTokenSlot + second;
         if (second == 0 ? part == 0 : kPerTokenSlot == 1)
           barrier_wait(&memory_.tokens_full[tokens_.slot], tokens_.parity);
         const uint32_t tile =
             shared_address(memory_.tokens[tokens_.slot]) + part * N * 2 * kBlockCols;
-        multiply_chunk<N>(d, fragments, tile, at.thread % 32);
+        multiply_chunk<N>(d, fragments, {tile + rows[0], tile + rows[1]});
         if (kFp8 || second == 1) release(memory_.weights_empty, weights_);
         const bool ends_slot = part == kPerTokenSlot - 1 || pair + 2 == chunks;
         if (kPerTokenSlot == 1 || (second == 1 && ends_slot))
@@ -286,10 +274,10 @@ class NarrowConsumer {
     }
   }
 
-  /// d += the products of one chunk.
+  /// d += the products of one chunk. `rows` is where a lane reads its row of each half's columns.
   template <int N, class Fragments>
   static __device__ __forceinline__ void multiply_chunk(
-      float (&d)[N / 2], const Fragments& fragments, uint32_t tile, int lane
+      float (&d)[N / 2], const Fragments& fragments, const uint32_t (&rows)[2]
   ) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -299,7 +287,7 @@ class NarrowConsumer {
 #pragma unroll
       for (int j = 0; j < N / 8; ++j) {
         uint32_t b[4];
-        load_matrices(tile + swizzled_offset(8 * j + lane % 8, 4 * half + lane / 8), b);
+        load_matrices(rows[half] + 8 * j * 2 * kBlockCols, b);
         mma_bf16(d + 4 * j, a[0], b[0], b[1]);
         mma_bf16(d + 4 * j, a[1], b[2], b[3]);
       }
@@ -338,7 +326,7 @@ __global__ void __launch_bounds__(NarrowExperts::kThreads, NarrowExperts::kCtas)
     if (producer < NarrowExperts::kConverters) {
       Converter(op, memory, producer).run();
     } else if (producer == NarrowExperts::kConverters) {
-      run_loader(op, memory);
+      hand_out_work(op, memory);
     }
   }
 }

@@ -2,8 +2,9 @@
 // in the order of the lists, already expanded to bf16, so that the copy engine brings tiles of them
 // as the tensor cores want them.
 //
-// Roles of a CTA: one thread streams packed weights, one fetches rows, two warpgroups multiply,
-// each 64 rows of fragments by a tile of N rows.
+// Roles of a CTA: one thread hands out work and streams packed weights, one fetches rows, two
+// warpgroups multiply, each 64 rows of fragments by a tile of up to 256 rows, as wide as it must
+// be.
 #pragma once
 
 #include <cstdint>
@@ -16,32 +17,72 @@
 
 namespace di::ops::cuda {
 
-/// The form for tiles of N rows.
-template <int N>
+/// The form for tiles of up to kMaxTokens rows. A tile's products are the narrowest of a few widths
+/// that hold its rows; with more than five in one kernel the compiler runs short of registers and
+/// makes the products wait for each other. FP8 has one: the shared expert's tiles are full.
+template <int... kWidths_>
 struct WideExperts {
-  static constexpr int kMaxTokens = N;
+  static constexpr int kWidths = sizeof...(kWidths_);
+  static constexpr int kWidth[kWidths] = {kWidths_...};  ///< ascending
+  static constexpr int kMaxTokens = kWidth[kWidths - 1];
   static constexpr int kThreads = kConsumers + 128;
-  static constexpr int kTokenSlotBytes = N * 2 * kBlockCols;
-  static constexpr int kTokenSlots = 3 * 256 / N;
+  static constexpr int kItemSlots = 2;
+  static constexpr int kTokenSlotBytes = 256 * 2 * kBlockCols;
+  static constexpr int kTokenSlots = kMaxTokens <= 128 ? 4 : 3;
   static constexpr int kWeightSlots = 6;
-  static constexpr int kSteps = 2;  ///< products of a batch
   // In all no more than the 168 that each thread begins with.
   static constexpr int kConsumerRegisters = 232;
   static constexpr int kProducerRegisters = 40;
+
+  /// Column chunks of a tile of that width that share a slot of the token ring.
+  static __device__ constexpr int chunks_of_slot(int width) { return width <= 128 ? 2 : 1; }
+
+  /// Calls `work`.template operator()<i, kFp8>() for the i-th width, which holds `count` rows.
+  template <int i = 0, class Work>
+  static __device__ __forceinline__ void with_width(bool fp8, int count, const Work& work) {
+    constexpr int kHere = kWidth[i];
+    if constexpr (i == kWidths - 1) {
+      if (fp8) {
+        work.template operator()<i, true>();
+      } else {
+        work.template operator()<i, false>();
+      }
+    } else if (!fp8 && count <= kHere) {
+      work.template operator()<i, false>();
+    } else {
+      with_width<i + 1>(fp8, count, work);
+    }
+  }
+};
+using Wide128 = WideExperts<64, 80, 96, 128>;
+using Wide256 = WideExperts<128, 144, 192, 256>;
+
+/// How tiles of each width lie in the operands of the phases.
+template <class Shape>
+struct RowMaps {
+  CUtensorMap x[Shape::kWidths], u[Shape::kWidths];
 };
 
 /// The shared memory of a CTA.
 template <class Shape>
 struct WideMemory {
+  static constexpr int kItemSlots = Shape::kItemSlots;
+  static constexpr int kWeightSlots = Shape::kWeightSlots;
   alignas(1024) uint8_t tokens[Shape::kTokenSlots][Shape::kTokenSlotBytes];
   alignas(128) uint8_t weights[Shape::kWeightSlots][kWeightSlotBytes];
   alignas(16) uint8_t stage[2][Shape::kMaxTokens * kStagePitch];  ///< one for each warpgroup
   float weight[Shape::kMaxTokens];
+  WorkItem items[Shape::kItemSlots];
+  uint64_t item_full[Shape::kItemSlots], item_empty[Shape::kItemSlots];
   uint64_t weights_full[Shape::kWeightSlots], weights_empty[Shape::kWeightSlots];
   uint64_t tokens_full[Shape::kTokenSlots], tokens_empty[Shape::kTokenSlots];
 
   /// One thread, before the CTA's first barrier.
   __device__ void init_barriers() {
+    for (int i = 0; i < Shape::kItemSlots; ++i) {
+      barrier_init(&item_full[i], 1);
+      barrier_init(&item_empty[i], kConsumers + 1);  // and the thread that fetches rows
+    }
     for (int i = 0; i < Shape::kWeightSlots; ++i) {
       barrier_init(&weights_full[i], 1);
       barrier_init(&weights_empty[i], kConsumers);
@@ -53,6 +94,8 @@ struct WideMemory {
     barrier_init_fence();
   }
 };
+static_assert(sizeof(WideMemory<Wide128>) <= 227 * 1024);
+static_assert(sizeof(WideMemory<Wide256>) <= 227 * 1024);
 
 /// Orders ordinary accesses to device memory and those of the copy engine.
 __device__ inline void fence_async_proxy_global() {
@@ -72,68 +115,66 @@ struct ExpandedActivations {
   __device__ void complete() const { fence_async_proxy_global(); }
 };
 
-/// The items of a CTA, in the order that all its roles walk through: CTAs take turns; all of phase
-/// 1 comes before phase 2, the units of a tile one after the other.
-class WideSchedule {
+/// The thread that fetches each tile's rows.
+template <class Shape>
+class RowLoader {
  public:
-  __device__ explicit WideSchedule(const ExpertArguments& op)
-      : op_(op), num_tiles_(*op.lists.num_tiles), next_(static_cast<int>(blockIdx.x)) {}
+  __device__ RowLoader(
+      const ExpertArguments& op, const RowMaps<Shape>& maps, WideMemory<Shape>& memory
+  )
+      : op_(op), maps_(maps), memory_(memory) {}
 
-  __device__ WorkItem next() {
-    const int number = next_;
-    next_ += static_cast<int>(gridDim.x);
-    return item_of(op_, number, num_tiles_);
+  __device__ void run() {
+    RingPlace<Shape::kItemSlots> items;
+    while (true) {
+      barrier_wait(&memory_.item_full[items.slot], items.parity);
+      const WorkItem item = memory_.items[items.slot];
+      barrier_arrive(&memory_.item_empty[items.slot]);
+      items.advance();
+      if (item.phase == 0) return;
+      if (item.phase == 2) {
+        wait_for_phase_1(op_, item.tile);
+        fence_async_proxy_global();  // the activations were ordinary writes
+      }
+      Shape::with_width(is_fp8(op_, item.expert), item.count, Fetch{*this, item});
+    }
   }
 
  private:
-  const ExpertArguments& op_;
-  const int num_tiles_;
-  int next_;
-};
-
-/// The thread that streams weights.
-template <class Shape>
-__device__ void run_weight_loader(const ExpertArguments& op, WideMemory<Shape>& memory) {
-  WideSchedule schedule(op);
-  RingPlace<Shape::kWeightSlots> place;
-  for (WorkItem item = schedule.next(); item.phase != 0; item = schedule.next()) {
-    if (is_fp8(op, item.expert)) {
-      stream_weights<true>(op, item, memory, place);
-    } else {
-      stream_weights<false>(op, item, memory, place);
-    }
-  }
-}
-
-/// The thread that fetches each tile's rows. `x` and `u` describe the operands of the phases.
-template <class Shape>
-__device__ void run_row_loader(
-    const ExpertArguments& op, const CUtensorMap& x, const CUtensorMap& u, WideMemory<Shape>& memory
-) {
-  WideSchedule schedule(op);
-  RingPlace<Shape::kTokenSlots> place;
-  for (WorkItem item = schedule.next(); item.phase != 0; item = schedule.next()) {
-    if (item.phase == 2) {
-      wait_for_phase_1(op, item.tile);
-      fence_async_proxy_global();  // the activations were ordinary writes
-    }
-    const int chunks = static_cast<int>(column_chunks(columns_of(op, item.phase)));
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      const uint32_t full = shared_address(&memory.tokens_full[place.slot]);
-      barrier_wait(&memory.tokens_empty[place.slot], place.parity ^ 1);
-      barrier_expect(full, Shape::kTokenSlotBytes);
-      tensor_load(
-          shared_address(memory.tokens[place.slot]),
-          item.phase == 1 ? &x : &u,
-          chunk * kBlockCols,
-          0,
-          item.begin,
-          full
+  struct Fetch {
+    RowLoader& loader;
+    const WorkItem& item;
+    template <int i, bool>
+    __device__ __forceinline__ void operator()() const {
+      loader.template fetch<Shape::kWidth[i]>(
+          item, item.phase == 1 ? &loader.maps_.x[i] : &loader.maps_.u[i]
       );
-      place.advance();
+    }
+  };
+
+  /// What lies beyond the tile's rows comes along: sums do not mix rows, and theirs are not stored.
+  template <int N>
+  __device__ void fetch(const WorkItem& item, const CUtensorMap* map) {
+    const int chunks = static_cast<int>(column_chunks(columns_of(op_, item.phase)));
+    constexpr int kChunksOfSlot = Shape::chunks_of_slot(N);
+    constexpr int kBytes = N * 2 * kBlockCols;
+    for (int chunk = 0; chunk < chunks; chunk += kChunksOfSlot) {
+      const uint32_t full = shared_address(&memory_.tokens_full[place_.slot]);
+      const uint32_t slot = shared_address(memory_.tokens[place_.slot]);
+      barrier_wait(&memory_.tokens_empty[place_.slot], place_.parity ^ 1);
+      barrier_expect(full, kChunksOfSlot * kBytes);
+#pragma unroll
+      for (int c = 0; c < kChunksOfSlot; ++c)
+        tensor_load(slot + c * kBytes, map, (chunk + c) * kBlockCols, 0, item.begin, full);
+      place_.advance();
     }
   }
-}
+
+  const ExpertArguments& op_;
+  const RowMaps<Shape>& maps_;
+  WideMemory<Shape>& memory_;
+  RingPlace<Shape::kTokenSlots> place_;
+};
 
 /// A consumer thread, across the items of its CTA.
 template <class Shape>
@@ -143,28 +184,39 @@ class WideConsumer {
       : op_(op), memory_(memory) {}
 
   __device__ __forceinline__ void run() {
-    WideSchedule schedule(op_);
-    for (WorkItem item = schedule.next(); item.phase != 0; item = schedule.next()) {
-      if (is_fp8(op_, item.expert)) {
-        work<true>(item);
-      } else {
-        work<false>(item);
-      }
+    RingPlace<Shape::kItemSlots> items;
+    while (true) {
+      barrier_wait(&memory_.item_full[items.slot], items.parity);
+      const WorkItem& item = memory_.items[items.slot];
+      if (item.phase == 0) return;
+      Shape::with_width(is_fp8(op_, item.expert), item.count, Work{*this, item});
+      barrier_arrive(&memory_.item_empty[items.slot]);
+      items.advance();
     }
   }
 
  private:
-  static constexpr int N = Shape::kMaxTokens;
-  static constexpr int kSteps = Shape::kSteps;
-
-  template <bool kFp8>
-  __device__ __forceinline__ void work(const WorkItem& item) {
-    float d[N / 2];
-    multiply<kFp8>(d, columns_of(op_, item.phase));
-    consumers_meet();  // nobody reads an earlier tile's tables any more
-    for (int t = static_cast<int>(threadIdx.x); t < item.count; t += kConsumers) {
-      memory_.weight[t] = op_.lists.weight[item.begin + t];
+  struct Work {
+    WideConsumer& consumer;
+    const WorkItem& item;
+    template <int i, bool kFp8>
+    __device__ __forceinline__ void operator()() const {
+      consumer.template work<Shape::kWidth[i], kFp8>(item);
     }
+  };
+
+  /// Products of 16 columns in a batch, by the registers that are left.
+  static __device__ constexpr int steps(int width) { return width <= 128 ? 4 : 2; }
+
+  /// `in_shared` is not copied to registers before the products, which leave none.
+  template <int N, bool kFp8>
+  __device__ __forceinline__ void work(const WorkItem& in_shared) {
+    float d[N / 2];
+    multiply<N, kFp8>(d, columns_of(op_, in_shared.phase));
+    consumers_meet();  // nobody reads an earlier tile's weights any more
+    const WorkItem item = in_shared;
+    for (int t = static_cast<int>(threadIdx.x); t < item.count; t += kConsumers)
+      memory_.weight[t] = op_.lists.weight[item.begin + t];
     consumers_meet();
     if (item.phase == 1) {
       const ExpandedActivations put{op_};
@@ -174,11 +226,13 @@ class WideConsumer {
     }
   }
 
-  /// d = weights · rows over `cols` columns. Products go out in batches of two times 16 columns;
-  /// the fragments of one batch are unpacked while the products of the batch before it run.
-  template <bool kFp8>
+  /// d = weights · rows over `cols` columns. The fragments of one batch of products are unpacked
+  /// while the products of the batch before it run.
+  template <int N, bool kFp8>
   __device__ __forceinline__ void multiply(float (&d)[N / 2], int cols) {
-    const ConsumerPlace at = ConsumerPlace::now();
+    constexpr int kSteps = steps(N);
+    constexpr int kChunksOfSlot = Shape::chunks_of_slot(N);
+    const auto at = FragmentPlace<kFp8>::now();
     const int chunks = static_cast<int>(column_chunks(cols));  // an even number
     clear_sums(d);
     ExpertFragments<kFp8> fragments;
@@ -188,19 +242,22 @@ class WideConsumer {
       for (int batch = 0; batch < 8 / kSteps; ++batch) {
         const int second = batch * kSteps / 4;  // of the two chunks
         const int step = batch * kSteps % 4;
+        const bool begins_slot = step == 0 && second % kChunksOfSlot == 0;
         uint32_t(&mine)[kSteps][4] = a[batch % 2];
         if (step == 0) read_weights<kFp8>(fragments, at, second);
 #pragma unroll
         for (int k = 0; k < kSteps; ++k)
           fragments.get(step + k, mine[k]);
-        if (step == 0) {
-          if (kFp8 || second == 1) release_weights();
+        if (step == 0 && (kFp8 || second == 1)) release_weights();
+        if (begins_slot) {
           if (pair + second != 0) tokens_.advance();
           barrier_wait(&memory_.tokens_full[tokens_.slot], tokens_.parity);
         }
-        multiply_batch(d, mine, step, pair == 0 && batch == 0);
+        const uint32_t tile = shared_address(memory_.tokens[tokens_.slot]) +
+                              second % kChunksOfSlot * N * 2 * kBlockCols;
+        multiply_batch<N>(d, mine, tile, step, pair == 0 && batch == 0);
         wgmma_wait<1>();
-        if (step == 0 && pair + second != 0) release_tokens();
+        if (begins_slot && pair + second != 0) release_tokens();
       }
     }
     tokens_.advance();
@@ -211,20 +268,23 @@ class WideConsumer {
 
   /// Every sum begins with a product that overwrites it; without a value before that, registers
   /// would count as in use from the start of the kernel.
-  static __device__ __forceinline__ void clear_sums(float (&d)[N / 2]) {
+  template <int kCount>
+  static __device__ __forceinline__ void clear_sums(float (&d)[kCount]) {
 #pragma unroll
-    for (int i = 0; i < N / 2; ++i)
+    for (int i = 0; i < kCount; ++i)
       asm volatile("mov.f32 %0, 0f00000000;" : "=f"(d[i]));
   }
 
   /// Codes of the next chunk: in FP4 the first or the second of the current weight slot.
   template <bool kFp8, class Fragments>
   __device__ __forceinline__ void read_weights(
-      Fragments& fragments, const ConsumerPlace& at, int second
+      Fragments& fragments, const FragmentPlace<kFp8>& at, int second
   ) {
     const int block = kFp8 ? 0 : second;
     if (block == 0) barrier_wait(&memory_.weights_full[weights_.slot], weights_.parity);
-    fragments.from(memory_.weights[weights_.slot] + block * WeightSlot<kFp8>::kBlock, at);
+    fragments.from(
+        shared_address(memory_.weights[weights_.slot]) + block * WeightSlot<kFp8>::kBlock, at
+    );
   }
   __device__ __forceinline__ void release_weights() {
     barrier_arrive(&memory_.weights_empty[weights_.slot]);
@@ -237,11 +297,11 @@ class WideConsumer {
     oldest_ = oldest_ + 1 == Shape::kTokenSlots ? 0 : oldest_ + 1;
   }
 
-  /// Enqueues the products of one batch: columns from 16 · step of the current row slot.
-  __device__ __forceinline__ void multiply_batch(
-      float (&d)[N / 2], uint32_t (&a)[kSteps][4], int step, bool first
+  /// Enqueues the products of one batch: columns from 16 · step of the rows at `tile`.
+  template <int N, int kSteps>
+  static __device__ __forceinline__ void multiply_batch(
+      float (&d)[N / 2], uint32_t (&a)[kSteps][4], uint32_t tile, int step, bool first
   ) {
-    const uint32_t tile = shared_address(memory_.tokens[tokens_.slot]);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kSteps; ++k)
@@ -278,9 +338,7 @@ __global__ void __launch_bounds__(256)
 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1) multiply_wide(
-    const __grid_constant__ ExpertArguments op,
-    const __grid_constant__ CUtensorMap x,
-    const __grid_constant__ CUtensorMap u
+    const __grid_constant__ ExpertArguments op, const __grid_constant__ RowMaps<Shape> maps
 ) {
   extern __shared__ __align__(1024) uint8_t bytes[];
   auto& memory = *reinterpret_cast<WideMemory<Shape>*>(bytes);
@@ -294,8 +352,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) multiply_wide(
     WideConsumer<Shape>(op, memory).run();
   } else {
     lower_registers<Shape::kProducerRegisters>();
-    if (thread == kConsumers) run_weight_loader<Shape>(op, memory);
-    if (thread == kConsumers + 32) run_row_loader<Shape>(op, x, u, memory);
+    if (thread == kConsumers) hand_out_work(op, memory);
+    if (thread == kConsumers + 32) RowLoader<Shape>(op, maps, memory).run();
   }
 }
 

@@ -168,4 +168,27 @@ __device__ void stream_weights(
   }
 }
 
+/// One thread of each CTA: takes work from the common counter, tells the CTA by way of the item
+/// ring of `memory`, and streams the weights. No CTA has work before it begins, so none waits for
+/// one that is not there yet.
+template <class Memory>
+__device__ void hand_out_work(const ExpertArguments& op, Memory& memory) {
+  RingPlace<Memory::kItemSlots> items;
+  RingPlace<Memory::kWeightSlots> weights;
+  const int num_tiles = *op.lists.num_tiles;
+  while (true) {
+    barrier_wait(&memory.item_empty[items.slot], items.parity ^ 1);
+    const WorkItem item = item_of(op, atomicAdd(op.lists.counters, 1), num_tiles);
+    memory.items[items.slot] = item;
+    barrier_arrive(&memory.item_full[items.slot]);
+    items.advance();
+    if (item.phase == 0) return;
+    if (is_fp8(op, item.expert)) {
+      stream_weights<true>(op, item, memory, weights);
+    } else {
+      stream_weights<false>(op, item, memory, weights);
+    }
+  }
+}
+
 }  // namespace di::ops::cuda

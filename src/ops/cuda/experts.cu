@@ -20,6 +20,7 @@ namespace {
 __global__ void __launch_bounds__(256)
     combine_experts(bf16* y, const uint16_t* parts, const int32_t* positions, int k, int hidden) {
   wait_for_previous_kernels();
+  let_next_kernel_start();
   const int64_t row = blockIdx.y;
   const int channel = static_cast<int>(blockIdx.x * 256 + threadIdx.x) * kVector;
   if (channel >= hidden) return;
@@ -87,9 +88,8 @@ void launch_narrow(Exec& exec, const ExpertArguments& arguments) {
   );
 }
 
-template <int N>
+template <class Shape>
 void launch_wide(Exec& exec, const ExpertArguments& arguments, int rows, int64_t positions) {
-  using Shape = WideExperts<N>;
   constexpr int kBytes = sizeof(WideMemory<Shape>);
   [[maybe_unused]] static const int allowed = allow_shared_memory(multiply_wide<Shape>, kBytes);
   // A tile's parts of phase 2 take the place of its rows, which only phase 1 needs.
@@ -98,20 +98,17 @@ void launch_wide(Exec& exec, const ExpertArguments& arguments, int rows, int64_t
   launch_overlapped(
       "experts", expand_rows, pieces, 256, 0, exec.stream, arguments, rows, positions, x
   );
-  const auto map = [&](const void* data, int64_t cols) {
-    return bf16_tile_map(data, positions, 1, cols, N);
-  };
+  RowMaps<Shape> maps;
+  for (int i = 0; i < Shape::kWidths; ++i) {
+    const auto map = [&](const void* data, int64_t cols) {
+      return bf16_tile_map(data, positions, 1, cols, Shape::kWidth[i]);
+    };
+    maps.x[i] = map(x, arguments.hidden);
+    maps.u[i] = map(arguments.u_expanded, arguments.inner);
+  }
   const dim3 grid(static_cast<unsigned>(num_sms()));
   launch_overlapped(
-      "experts",
-      multiply_wide<Shape>,
-      grid,
-      Shape::kThreads,
-      kBytes,
-      exec.stream,
-      arguments,
-      map(x, arguments.hidden),
-      map(arguments.u_expanded, arguments.inner)
+      "experts", multiply_wide<Shape>, grid, Shape::kThreads, kBytes, exec.stream, arguments, maps
   );
 }
 
@@ -119,20 +116,20 @@ void launch_wide(Exec& exec, const ExpertArguments& arguments, int rows, int64_t
 int max_tokens(ExpertTiles tiles) {
   switch (tiles) {
     case ExpertTiles::kNarrow: return NarrowExperts::kMaxTokens;
-    case ExpertTiles::kWide128: return 128;
-    case ExpertTiles::kWide256: return 256;
+    case ExpertTiles::kWide128: return Wide128::kMaxTokens;
+    case ExpertTiles::kWide256: return Wide256::kMaxTokens;
   }
   return 0;
 }
 
-/// The form for so many rows.
+/// The form for so many rows, by how many an expert has on average.
 ExpertTiles tiles_for(int64_t rows, int64_t k, int64_t experts) {
-  // Beyond so many rows an expert, the products cost more than reading the weights.
   constexpr int64_t kNarrowRows = 24;
-  constexpr int64_t kWide128Rows = 160;
+  constexpr int64_t kWide128Rows = 112;
   const int64_t mean = rows * k / std::max<int64_t>(1, experts);
-  if (mean <= kNarrowRows) return ExpertTiles::kNarrow;
-  return mean <= kWide128Rows ? ExpertTiles::kWide128 : ExpertTiles::kWide256;
+  return mean <= kNarrowRows    ? ExpertTiles::kNarrow
+         : mean <= kWide128Rows ? ExpertTiles::kWide128
+                                : ExpertTiles::kWide256;
 }
 
 /// Stands for an Arena to learn how much would be taken from it.
@@ -211,10 +208,10 @@ void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
   switch (tiles) {
     case ExpertTiles::kNarrow: launch_narrow(exec, arguments); break;
     case ExpertTiles::kWide128:
-      launch_wide<128>(exec, arguments, static_cast<int>(rows), positions);
+      launch_wide<Wide128>(exec, arguments, static_cast<int>(rows), positions);
       break;
     case ExpertTiles::kWide256:
-      launch_wide<256>(exec, arguments, static_cast<int>(rows), positions);
+      launch_wide<Wide256>(exec, arguments, static_cast<int>(rows), positions);
       break;
   }
   const dim3 grid(blocks_of(hidden, 256 * kVector), static_cast<unsigned>(rows));

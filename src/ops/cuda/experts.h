@@ -29,7 +29,7 @@ int64_t experts_scratch_bytes(const ExpertsShape& shape);
 /// The forms of the kernel: tiles of rows that share an expert's weights.
 enum class ExpertTiles {
   kNarrow,   ///< up to 64 rows, for few rows an expert: memory is the limit
-  kWide128,  ///< up to 128 rows: the tensor cores are
+  kWide128,  ///< up to 128 rows: the tensor cores are the limit
   kWide256,  ///< up to 256 rows
 };
 

@@ -112,11 +112,12 @@ class Layer {
 /// Rows and what a router made of them.
 struct Step {
   int64_t rows, k;
+  bool uniform;
   double mean_experts = 0;  ///< distinct ones of a call, on average
   std::shared_ptr<std::byte> codes, scales, ids, weights, y;
 
-  /// Uniform random choices, or the expert i for all rows of call i.
-  Step(int64_t rows_, int64_t k_, bool uniform) : rows(rows_), k(k_) {
+  /// Uniform random choices, or a layer of one expert, number i of all in call i.
+  Step(int64_t rows_, int64_t k_, bool uniform_) : rows(rows_), k(k_), uniform(uniform_) {
     std::mt19937 random(static_cast<unsigned>(rows));
     codes = upload(random_bytes(random, rows * kHidden, 0, 0x7e));
     scales = upload(random_bytes(random, rows * kHidden / 32, 112, 116));
@@ -126,7 +127,7 @@ struct Step {
       for (int64_t row = 0; row < rows; ++row) {
         std::set<int32_t> of_row;
         while (std::ssize(of_row) < k)
-          of_row.insert(uniform ? static_cast<int32_t>(random() % kExperts) : routing);
+          of_row.insert(uniform ? static_cast<int32_t>(random() % kExperts) : 0);
         chosen.insert(chosen.end(), of_row.begin(), of_row.end());
         distinct.insert(of_row.begin(), of_row.end());
       }
@@ -159,9 +160,11 @@ BenchResult measure_step(
   ThreadPool pool(1);
   Arena scratch(device_memory());
   Exec exec{pool, scratch, nullptr, stream};
-  Experts op = layer.op();
+  const Experts all = layer.op();
+  Experts op = all;
   const double microseconds = measure(stream, kRoutings, [&](int i) {
     step.set(op, i % kRoutings);
+    if (!step.uniform) op.experts = all.experts.subspan(i % kRoutings, 1);
     call(exec, op);
   });
   cudaStreamDestroy(stream);
