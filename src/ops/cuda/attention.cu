@@ -9,6 +9,7 @@
 #include "ops/cuda/attention_rows.cuh"
 #include "ops/cuda/attention_split.cuh"
 #include "ops/cuda/launch.h"
+#include "ops/cuda/launch_overlapped.cuh"
 
 namespace di::ops::cuda {
 namespace {
@@ -67,12 +68,15 @@ void launch_rows(const AttentionCall& call, cudaStream_t stream) {
   static const int allowed = allow_shared_memory(rows::attention, kMaxSharedBytes);
   static_cast<void>(allowed);
   const int blocks = std::min(call.rows, num_sms());
-  rows::attention<<<
-      static_cast<unsigned>(blocks),
+  launch_overlapped(
+      "sparse_attention",
+      rows::attention,
+      dim3(static_cast<unsigned>(blocks)),
       rows::kThreads,
       rows::shared_bytes(call),
-      stream>>>(call);
-  check_launch("sparse_attention");
+      stream,
+      call
+  );
 }
 
 /// An H200 runs 15 clusters at once; two turns of them are still faster than one block a row.
@@ -83,17 +87,48 @@ bool is_few(const AttentionCall& call) {
   return call.rounded_slots() <= split::kMaxKeys && call.rows <= kFewRows;
 }
 
+/// Whether a call's blocks fill the device so that no second such call runs beside it, and are more
+/// than it can hold as clusters of eight (15 of 16 on an H200).
+bool is_resident(const AttentionCall& call) {
+  const int blocks = call.rows * split::kCluster;
+  return call.rows == split::kMeetingRows && blocks <= num_sms() && 2 * blocks > num_sms();
+}
+
+void launch_resident(const AttentionCall& call, split::Exchange* exchanges, cudaStream_t stream) {
+  static const int allowed = allow_shared_memory(split::resident_attention, split::kSharedBytes);
+  cudaLaunchAttribute together{};
+  together.id = cudaLaunchAttributeCooperative;
+  together.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(call.rows * split::kCluster));
+  config.blockDim = dim3(split::kThreads);
+  config.dynamicSmemBytes = static_cast<std::size_t>(allowed);
+  config.stream = stream;
+  config.attrs = &together;
+  config.numAttrs = 1;
+  check(
+      cudaLaunchKernelEx(&config, split::resident_attention, call, exchanges), "sparse_attention"
+  );
+}
+
 void launch_split(Exec& exec, const AttentionCall& call, cudaStream_t stream) {
   static const int allowed = allow_shared_memory(split::attention, split::kSharedBytes);
-  static_cast<void>(allowed);
   const Arena::Scope scope(exec.scratch);
-  auto* weights = exec.scratch.take<split::Weights>(call.rows);
-  split::attention<<<
-      static_cast<unsigned>(call.rows * split::kCluster),
+  auto* exchanges = exec.scratch.take<split::Exchange>(call.rows);
+  if (is_resident(call)) {
+    launch_resident(call, exchanges, stream);
+    return;
+  }
+  launch_overlapped(
+      "sparse_attention",
+      split::attention,
+      dim3(static_cast<unsigned>(call.rows * split::kCluster)),
       split::kThreads,
-      split::kSharedBytes,
-      stream>>>(call, weights);
-  check_launch("sparse_attention");
+      allowed,
+      stream,
+      call,
+      exchanges
+  );
 }
 
 }  // namespace

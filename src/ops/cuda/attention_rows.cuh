@@ -3,8 +3,8 @@
 //
 // Two producers copy records into a tile and unpack them there; it serves as K and as V. The first
 // consumer computes logits and the softmax and the left half of the output channels, the second
-// one the right half from the same P. P and the decay travel in registers' order through shared
-// memory.
+// one the right half from the same P, which travels in registers' order through shared memory. In
+// its idle time the second one resolves the next row's list and brings its queries.
 #pragma once
 
 #include "ops/cuda/attention_softmax.cuh"
@@ -16,8 +16,8 @@ inline constexpr int kProducerWarps = kProducers / 32;
 inline constexpr int kConsumers = 128;  // threads of one half, each of which arrives by itself
 inline constexpr int kThreads = kProducers + 2 * kConsumers;
 inline constexpr int kProducerRegisters = 56;  // together 512 for each of 128 threads
-inline constexpr int kLeftRegisters = 208;
-inline constexpr int kRightRegisters = 192;
+inline constexpr int kLeftRegisters = 192;
+inline constexpr int kRightRegisters = 208;
 inline constexpr int kStages = 2;
 inline constexpr int kHalfBytes = kTileBytes / 2;
 inline constexpr int kColumnBytes = kTileBytes / 8;
@@ -29,21 +29,21 @@ struct Shared {
   unsigned char keys[kStages][kTileBytes];
   uint4 weights[2][4][128];  // P of a block as A fragments of the first consumer's threads
   float decay[2][kTileRows];
-  float inverse[kTileRows];  // of the denominator
-  uint64_t used[kStages];    // bit k: slot k of the stage's block holds a key
-  int slots[kRowsAhead];     // slots up to the last used one, of the rows under way
-  int warp_slots[kProducerWarps];
-  uint64_t full[kStages][2];  // halves of a stage, by channels
+  float inverse[kTileRows];       // of the denominator
+  uint64_t used[kStages];         // bit k: slot k of the stage's block holds a key
+  int warp_slots[kRowsAhead][4];  // slots up to the last used one that a warp saw, of rows
+  uint64_t full[kStages][2];      // halves of a stage, by channels
   uint64_t empty[kStages][2];
-  uint64_t weights_full[2];
-  uint64_t weights_empty[2];
   uint64_t queries_full;
+  uint64_t queries_empty;  // a row's logits are complete
   uint64_t inverse_full;
+  uint64_t list_full[2];
 };
 
-/// Dynamic shared memory: Shared, one bit and one PackedKey a slot, and the alignment's slack.
+/// Dynamic shared memory: Shared, two lists with one bit and one PackedKey a slot, and the
+/// alignment's slack.
 inline int shared_bytes(const AttentionCall& call) {
-  return static_cast<int>(sizeof(Shared)) + call.rounded_slots() * 8 + call.rounded_slots() / 8 +
+  return static_cast<int>(sizeof(Shared)) + call.rounded_slots() * 16 + call.rounded_slots() / 4 +
          1024;
 }
 
@@ -60,13 +60,17 @@ __device__ inline void initialise(Shared& shared) {
     }
   }
   barrier_init(&shared.queries_full, 4);
+  barrier_init(&shared.queries_empty, kConsumers);
   barrier_init(&shared.inverse_full, kConsumers);
-  for (int i = 0; i < 2; ++i) {
-    barrier_init(&shared.weights_full[i], kConsumers);
-    barrier_init(&shared.weights_empty[i], kConsumers);
-  }
+  for (uint64_t& barrier : shared.list_full)
+    barrier_init(&barrier, kConsumers);
   barrier_init_fence();
 }
+
+/// Named barriers between the two consumers, for each slot of P: when the first has written it, and
+/// when the second has read it.
+inline constexpr int kWeightsFull = 1;
+inline constexpr int kWeightsEmpty = 3;
 
 /// One arrival of a warp, after all of its lanes came here.
 __device__ inline void warp_arrive(uint64_t* barrier) {
@@ -74,101 +78,168 @@ __device__ inline void warp_arrive(uint64_t* barrier) {
   if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
 }
 
-/// The producer warpgroups. Each warp takes eight keys of every block.
-class Producer {
+/// The lists of two rows: the one under way and the next.
+class RowLists {
  public:
-  __device__ Producer(const AttentionCall& call, Shared& shared, unsigned char* lists, int thread)
-      : call_(call), shared_(shared), warp_(thread / 32), lane_(thread % 32) {
-    keys_ = reinterpret_cast<PackedKey*>(lists);
-    used_ = reinterpret_cast<uint32_t*>(keys_ + call.rounded_slots());
+  __device__ RowLists(const AttentionCall& call, Shared& shared, unsigned char* memory)
+      : call_(call), shared_(shared), slots_(call.rounded_slots()) {
+    keys_ = reinterpret_cast<PackedKey*>(memory);
+    used_ = reinterpret_cast<uint64_t*>(keys_ + 2 * slots_);
   }
 
-  __device__ void run() {
-    int number = 0;
-    for (int row = static_cast<int>(blockIdx.x); row < call_.rows; row += gridDim.x, ++number) {
-      const int slots = list_keys(row);
-      if (warp_ == 0 && lane_ == 0) shared_.slots[number % kRowsAhead] = slots;
-      const int blocks = blocks_of(slots);
-#pragma unroll 1
-      for (int block = 0; block < blocks; ++block) {
-        const PackedKey key = keys_[block * kBlockKeys + warp_ * 8 + lane_ % 8];
-        unsigned char* rows = shared_.keys[place_.slot] + warp_ * 8 * 128;
-#pragma unroll 1
-        for (int half = 0; half < 2; ++half) {
-          barrier_wait(&shared_.empty[place_.slot][half], place_.parity ^ 1);
-          fetch_cells(rows + half * kHalfBytes, kColumnBytes, key, half * 4, lane_);
-          commit_copies();
-        }
-        if (warp_ == 0 && lane_ == 0) {
-          shared_.used[place_.slot] = uint64_t{used_[2 * block]} | uint64_t{used_[2 * block + 1]}
-                                                                       << 32;
-        }
-#pragma unroll 1
-        for (int half = 0; half < 2; ++half) {
-          if (half == 0) {
-            wait_for_copies<1>();
-          } else {
-            wait_for_copies<0>();
-          }
-          __syncwarp();
-          unpack_cell(
-              rows + half * kHalfBytes + lane_ / 8 * kColumnBytes, lane_ % 8, lane_ / 8, is_fp8(key)
-          );
-          fence_async_proxy();
-          warp_arrive(&shared_.full[place_.slot][half]);
-        }
-        place_.advance();
+  /// Keys of row number `number` of this block of threads, from slot `slot` on.
+  __device__ const PackedKey* keys(uint32_t number, int slot) const {
+    return keys_ + number % 2 * slots_ + slot;
+  }
+
+  /// Bit k: slot k of block `block` holds a key.
+  __device__ uint64_t used(uint32_t number, int block) const {
+    return used_[number % 2 * (slots_ / kBlockKeys) + block];
+  }
+
+  /// Resolves the list of `row`, by one warpgroup; nobody reads that of row number - 2 any more.
+  __device__ void find(int row, uint32_t number, int thread) const {
+    const KeyList list(call_, row);
+    auto* halves = reinterpret_cast<uint32_t*>(used_ + number % 2 * (slots_ / kBlockKeys));
+    int last = 0;
+    for (int first = 0; first < slots_; first += kFound * 128) {
+      Key keys[kFound];
+      list.find(first + thread, 128, keys);
+#pragma unroll
+      for (int i = 0; i < kFound; ++i) {
+        const int slot = first + i * 128 + thread;
+        if (slot >= slots_) break;  // the whole warp
+        const PackedKey key = keys[i].packed();
+        keys_[number % 2 * slots_ + slot] = key;
+        prefetch_record(key);
+        const uint32_t used = __ballot_sync(0xffffffffu, key != 0);
+        if (thread % 32 == 0) halves[slot / 32] = used;
+        if (used != 0) last = slot / 32 * 32 + 32 - __clz(static_cast<int>(used));
       }
+    }
+    if (thread % 32 == 0) shared_.warp_slots[number % kRowsAhead][thread / 32] = last;
+    barrier_arrive(&shared_.list_full[number % 2]);
+  }
+
+  /// Slots of a row up to the last used one, once its list is there.
+  __device__ int slots(uint32_t number) const {
+    const int(&last)[4] = shared_.warp_slots[number % kRowsAhead];
+    return max(max(last[0], last[1]), max(last[2], last[3]));
+  }
+
+ private:
+  static constexpr int kFound = 5;  // slots that a thread looks up together
+
+  const AttentionCall& call_;
+  Shared& shared_;
+  int slots_;  // of a row at most, in whole blocks
+  PackedKey* keys_;
+  uint64_t* used_;
+};
+
+/// Whether a barrier's phase has ended, without waiting; the same answer in all lanes.
+__device__ inline bool warp_sees(uint64_t* barrier, uint32_t parity) {
+  return __all_sync(0xffffffffu, barrier_test(barrier, parity)) != 0;
+}
+
+/// The producer warpgroups. Each warp takes eight keys of every block, one half of the channels
+/// after the other. Copies run ahead of the unpacking as far as there are free halves.
+class Producer {
+ public:
+  __device__ Producer(const AttentionCall& call, Shared& shared, const RowLists& lists, int thread)
+      : rows_(call.rows),
+        shared_(shared),
+        lists_(lists),
+        warp_(thread / 32),
+        lane_(thread % 32),
+        copies_(lane_) {}
+
+  __device__ void run() {
+    row_ = static_cast<int>(blockIdx.x);
+    begin_row();
+    uint32_t place = 0;  // of the half to unpack
+    while (ahead_ > 0 || row_ < rows_) {
+      if (ahead_ == 0) {
+        barrier_wait(empty(), place_ / kPlaces & 1 ^ 1);
+        fetch();
+      }
+#pragma unroll 1
+      while (ahead_ <= kAhead && row_ < rows_ && warp_sees(empty(), place_ / kPlaces & 1 ^ 1))
+        fetch();
+      if (ahead_ == 1) {
+        wait_for_copies<0>();
+      } else if (ahead_ == 2) {
+        wait_for_copies<1>();
+      } else {
+        wait_for_copies<2>();
+      }
+      __syncwarp();
+      --ahead_;
+      unpack_cell(
+          rows_of(place) + lane_ / 8 * kColumnBytes, lane_, lane_ / 8, (formats_ >> ahead_ & 1) != 0
+      );
+      fence_async_proxy();
+      warp_arrive(&shared_.full[0][0] + place % kPlaces);
+      ++place;
     }
   }
 
  private:
-  static constexpr int kFound = 3;  // slots that a thread looks up together
+  static constexpr uint32_t kPlaces = 2 * kStages;
+  static constexpr uint32_t kAhead = 2;  // halves on their way beyond the one to unpack
 
-  /// Resolves the row's list; slots up to the last used one.
-  __device__ int list_keys(int row) {
-    const KeyList list(call_, row);
-    named_barrier(1, kProducers);  // nobody reads the former list any more
-    int last = 0;
-    const int rounded = (list.slots() + kBlockKeys - 1) / kBlockKeys * kBlockKeys;
-    for (int first = 0; first < rounded; first += kFound * kProducers) {
-      Key keys[kFound];
-      list.find(first + warp_ * 32 + lane_, kProducers, keys);
-#pragma unroll
-      for (int i = 0; i < kFound; ++i) {
-        const int slot = first + i * kProducers + warp_ * 32 + lane_;
-        if (slot >= rounded) break;  // the whole warp
-        const PackedKey key = keys[i].packed();
-        keys_[slot] = key;
-        prefetch_record(key);
-        const uint32_t used = __ballot_sync(0xffffffffu, key != 0);
-        if (lane_ == 0) used_[slot / 32] = used;
-        if (used != 0) last = slot / 32 * 32 + 32 - __clz(static_cast<int>(used));
-      }
-    }
-    if (lane_ == 0) shared_.warp_slots[warp_] = last;
-    named_barrier(1, kProducers);
-#pragma unroll
-    for (int warp = 0; warp < kProducerWarps; ++warp)
-      last = max(last, shared_.warp_slots[warp]);
-    if (last == 0) {  // one block without keys
-      if (warp_ == 0) {
-        keys_[lane_] = 0;
-        keys_[32 + lane_] = 0;
-        if (lane_ < 2) used_[lane_] = 0;
-      }
-      named_barrier(1, kProducers);
-    }
-    return last;
+  __device__ uint64_t* empty() const {
+    return &shared_.empty[0][0] + place_ % kPlaces;
   }
 
-  const AttentionCall& call_;
+  /// The warp's rows in a half of a stage.
+  __device__ unsigned char* rows_of(uint32_t place) const {
+    return shared_.keys[0] + place % kPlaces * kHalfBytes + warp_ * 8 * 128;
+  }
+
+  __device__ void begin_row() {
+    barrier_wait(&shared_.list_full[number_ % 2], number_ / 2 % 2);
+    keys_ = lists_.keys(number_, warp_ * 8);
+    block_ = 0;
+    blocks_ = blocks_of(lists_.slots(number_));
+  }
+
+  /// Starts the copies of the next half.
+  __device__ void fetch() {
+    const int half = static_cast<int>(place_ % 2);
+    const bool fp8 = copies_.begin(shared_address(rows_of(place_)), keys_, half);
+    commit_copies();
+    formats_ = formats_ << 1 | (fp8 ? 1 : 0);
+    ++ahead_;
+    if (half == 0) {
+      if (warp_ == 0 && lane_ == 0)
+        shared_.used[place_ % kPlaces / 2] = lists_.used(number_, block_);
+      ++place_;
+      return;
+    }
+    ++place_;
+    keys_ += kBlockKeys;
+    if (++block_ == blocks_) {
+      row_ += static_cast<int>(gridDim.x);
+      ++number_;
+      if (row_ < rows_) begin_row();
+    }
+  }
+
+  int rows_;
   Shared& shared_;
-  PackedKey* keys_;  // of the row's slots
-  uint32_t* used_;   // a bit a slot
+  const RowLists& lists_;
   int warp_;
   int lane_;
-  RingPlace<kStages> place_;
+  CellCopies<kColumnBytes> copies_;
+  uint32_t place_ = 0;  // number of the next half to fetch
+  int row_ = 0;         // where it belongs
+  uint32_t number_ = 0;
+  int block_ = 0;
+  int blocks_ = 0;
+  const PackedKey* keys_ = nullptr;  // the warp's of that block
+  uint32_t ahead_ = 0;               // halves fetched and not unpacked
+  uint32_t formats_ = 0;             // of the lane's key in them, the latest in bit 0: 1 for FP8
 };
 
 /// A consumer's half of the output channels of one row, in two quarters: one product of 256 columns
@@ -191,8 +262,8 @@ struct Values {
     }
   }
 
-  /// += P · V; the first block of a row sets the sums. Waits for the products.
-  __device__ void add(const uint32_t (&p)[4][4], const unsigned char* half_tile, bool first) {
+  /// Starts += P · V; the first block of a row sets the sums.
+  __device__ void begin(const uint32_t (&p)[4][4], const unsigned char* half_tile, bool first) {
     const uint64_t v = values_descriptor(shared_address(half_tile), kColumnBytes);
     hold_registers(sums[0]);
     hold_registers(sums[1]);
@@ -206,6 +277,10 @@ struct Values {
       }
     }
     wgmma_commit();
+  }
+
+  /// Waits for the products.
+  __device__ void finish() {
     wgmma_wait<0>();
     hold_registers(sums[0]);
     hold_registers(sums[1]);
@@ -237,31 +312,63 @@ struct Running {
   float top[2] = {kLowestTop, kLowestTop};
   float denominator[2] = {0, 0};
   float decay[2];
+  float sums[2][4];  // the thread's part of the sums of p over 16 keys
 
-  /// Takes a block of logits and leaves P in `p`.
-  __device__ void take(float (&s)[32], float factor, uint32_t (&p)[4][4]) {
+  /// Takes a block of logits and leaves P in `p`; add_sums() completes it. What both heads and all
+  /// groups do is kept side by side, so that latencies overlap.
+  __device__ void take(const float (&s)[32], float factor, uint32_t (&p)[4][4]) {
+    float after[2];
 #pragma unroll
     for (int side = 0; side < 2; ++side) {
-      float highest = s[2 * side];
-#pragma unroll
-      for (int j = 0; j < 8; ++j)
-        highest = fmaxf(highest, fmaxf(s[4 * j + 2 * side], s[4 * j + 2 * side + 1]));
-      const float after = fmaxf(top[side], max_over_row(highest));
-      decay[side] = decay_of(top[side], after, factor);
-      top[side] = after;
-      float sums[4];
+      float highest[4];
 #pragma unroll
       for (int group = 0; group < 4; ++group) {
+        const float* x = s + 8 * group + 2 * side;
+        highest[group] = fmaxf(fmaxf(x[0], x[1]), fmaxf(x[4], x[5]));
+      }
+      after[side] = fmaxf(fmaxf(highest[0], highest[1]), fmaxf(highest[2], highest[3]));
+    }
+#pragma unroll
+    for (const int distance : {1, 2}) {
+#pragma unroll
+      for (float& highest : after)
+        highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, distance));
+    }
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+      after[side] = fmaxf(top[side], after[side]);
+      decay[side] = decay_of(top[side], after[side], factor);
+      top[side] = after[side];
+    }
+#pragma unroll
+    for (int group = 0; group < 4; ++group) {
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
         float w[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          w[i] = weight_of(s[8 * group + 4 * (i / 2) + 2 * side + i % 2], after, factor);
+          w[i] = weight_of(s[8 * group + 4 * (i / 2) + 2 * side + i % 2], after[side], factor);
         p[group][side] = round_pair(w[0], w[1]);
         p[group][side + 2] = round_pair(w[2], w[3]);
-        sums[group] = group_sum(w[0], w[1], w[2], w[3]);
+        sums[side][group] = (w[0] + w[1]) + (w[2] + w[3]);
       }
-      denominator[side] =
-          denominator[side] * decay[side] + block_sum(sums[0], sums[1], sums[2], sums[3]);
+    }
+  }
+
+  __device__ void add_sums() {
+#pragma unroll
+    for (const int distance : {1, 2}) {
+#pragma unroll
+      for (auto& side : sums) {
+#pragma unroll
+        for (float& sum : side)
+          sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+      }
+    }
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+      const float(&x)[4] = sums[side];
+      denominator[side] = denominator[side] * decay[side] + block_sum(x[0], x[1], x[2], x[3]);
     }
   }
 };
@@ -292,13 +399,15 @@ __device__ inline void block_logits(
 }
 
 /// The first consumer: logits, softmax, channels 0 to 255.
-__device__ inline void consume_left(const AttentionCall& call, Shared& shared, int thread) {
+__device__ inline void consume_left(
+    const AttentionCall& call, Shared& shared, const RowLists& lists, int thread
+) {
   const int lane = thread % 32;
   const int head = thread / 32 * 16 + lane / 4;
   const float factor = exponent_factor(call.scale);
   RingPlace<kStages> place;
-  RingPlace<2> weights;
-  int number = 0;
+  uint32_t turn = 0;  // blocks mixed
+  uint32_t number = 0;
   for (int row = static_cast<int>(blockIdx.x); row < call.rows; row += gridDim.x, ++number) {
     barrier_wait(&shared.queries_full, number & 1);
     Values values;
@@ -310,9 +419,10 @@ __device__ inline void consume_left(const AttentionCall& call, Shared& shared, i
       uint32_t p[4][4];
       block_logits(shared, place, s);
       if (block == 0) {
-        slots = shared.slots[number % kRowsAhead];
+        slots = lists.slots(number);
         blocks = blocks_of(slots);
       }
+      if (block + 1 == blocks) barrier_arrive(&shared.queries_empty);
       const uint64_t used = shared.used[place.slot];
       if (used != ~uint64_t{0}) {
 #pragma unroll
@@ -320,20 +430,22 @@ __device__ inline void consume_left(const AttentionCall& call, Shared& shared, i
           mask_group(s + 8 * group, static_cast<uint32_t>(used >> (16 * group)), lane);
       }
       running.take(s, factor, p);
-      barrier_wait(&shared.weights_empty[weights.slot], weights.parity ^ 1);
+      if (turn >= 2) named_barrier(kWeightsEmpty + turn % 2, 2 * kConsumers);
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
-        shared.weights[weights.slot][step][thread] =
+        shared.weights[turn % 2][step][thread] =
             make_uint4(p[step][0], p[step][1], p[step][2], p[step][3]);
       }
       if (lane % 4 == 0) {
-        shared.decay[weights.slot][head] = running.decay[0];
-        shared.decay[weights.slot][head + 8] = running.decay[1];
+        shared.decay[turn % 2][head] = running.decay[0];
+        shared.decay[turn % 2][head + 8] = running.decay[1];
       }
-      barrier_arrive(&shared.weights_full[weights.slot]);
-      weights.advance();
+      named_barrier_arrive(kWeightsFull + turn % 2, 2 * kConsumers);
+      ++turn;
       if (block > 0) values.decay(running.decay[0], running.decay[1]);
-      values.add(p, shared.keys[place.slot], block == 0);
+      values.begin(p, shared.keys[place.slot], block == 0);
+      running.add_sums();
+      values.finish();
       warp_arrive(&shared.empty[place.slot][0]);
       place.advance();
     }
@@ -351,42 +463,60 @@ __device__ inline void consume_left(const AttentionCall& call, Shared& shared, i
   }
 }
 
+/// Asks the second-level cache for the queries of a row, by one warpgroup.
+__device__ inline void prefetch_queries(const bf16* q, int heads, int thread) {
+  for (int line = thread; line < heads * (kTileDim / 64); line += 128)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(q + line * 64));
+}
+
 /// The second consumer: channels 256 to 511; and the queries of the next row, as soon as the
 /// logits of this one are complete.
-__device__ inline void consume_right(const AttentionCall& call, Shared& shared, int thread) {
+__device__ inline void consume_right(
+    const AttentionCall& call, Shared& shared, const RowLists& lists, int thread
+) {
   const int head = thread / 32 * 16 + thread % 32 / 4;
   const Queries<4> queries(shared.q, thread / 32, thread % 32);
   const int64_t row_size = static_cast<int64_t>(call.heads) * kTileDim;
   RingPlace<kStages> place;
-  RingPlace<2> weights;
-  int number = 0;
+  uint32_t turn = 0;  // blocks mixed
+  uint32_t number = 0;
   queries.begin(call.q + blockIdx.x * row_size, call.heads);
+  lists.find(static_cast<int>(blockIdx.x), 0, thread);
   queries.finish();
   warp_arrive(&shared.queries_full);
   for (int row = static_cast<int>(blockIdx.x); row < call.rows; row += gridDim.x, ++number) {
     const int next = row + static_cast<int>(gridDim.x);
+    if (next < call.rows) {
+      lists.find(next, number + 1, thread);
+      prefetch_queries(call.q + next * row_size, call.heads, thread);
+    } else {
+      let_next_kernel_start();
+    }
     Values values;
-    int blocks = 1;
+    barrier_wait(&shared.list_full[number % 2], number / 2 % 2);
+    const int blocks = blocks_of(lists.slots(number));
     for (int block = 0; block < blocks; ++block) {
-      barrier_wait(&shared.weights_full[weights.slot], weights.parity);
-      if (block == 0) blocks = blocks_of(shared.slots[number % kRowsAhead]);
-      if (block + 1 == blocks && next < call.rows)
-        queries.begin(call.q + next * row_size, call.heads);
+      if (block + 1 == blocks) {
+        barrier_wait(&shared.queries_empty, number & 1);
+        if (next < call.rows) queries.begin(call.q + next * row_size, call.heads);
+      }
+      named_barrier(kWeightsFull + turn % 2, 2 * kConsumers);
       uint32_t p[4][4];
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
-        const uint4 a = shared.weights[weights.slot][step][thread];
+        const uint4 a = shared.weights[turn % 2][step][thread];
         p[step][0] = a.x;
         p[step][1] = a.y;
         p[step][2] = a.z;
         p[step][3] = a.w;
       }
-      const float upper = shared.decay[weights.slot][head];
-      const float lower = shared.decay[weights.slot][head + 8];
-      barrier_arrive(&shared.weights_empty[weights.slot]);
-      weights.advance();
+      const float upper = shared.decay[turn % 2][head];
+      const float lower = shared.decay[turn % 2][head + 8];
+      named_barrier_arrive(kWeightsEmpty + turn % 2, 2 * kConsumers);
+      ++turn;
       if (block > 0) values.decay(upper, lower);
-      values.add(p, shared.keys[place.slot] + kHalfBytes, block == 0);
+      values.begin(p, shared.keys[place.slot] + kHalfBytes, block == 0);
+      values.finish();
       warp_arrive(&shared.empty[place.slot][1]);
       place.advance();
     }
@@ -407,19 +537,18 @@ __global__ void __launch_bounds__(kThreads, 1)
       *reinterpret_cast<Shared*>(memory + (1024 - shared_address(memory) % 1024) % 1024);
   if (threadIdx.x == 0) initialise(shared);
   __syncthreads();
+  wait_for_previous_kernels();
   const int thread = static_cast<int>(threadIdx.x) % 128;
+  const RowLists lists(call, shared, reinterpret_cast<unsigned char*>(&shared + 1));
   if (threadIdx.x < kProducers) {
     lower_registers<kProducerRegisters>();
-    Producer producer(
-        call, shared, reinterpret_cast<unsigned char*>(&shared + 1), static_cast<int>(threadIdx.x)
-    );
-    producer.run();
+    Producer(call, shared, lists, static_cast<int>(threadIdx.x)).run();
   } else if (threadIdx.x < kProducers + 128) {
     raise_registers<kLeftRegisters>();
-    consume_left(call, shared, thread);
+    consume_left(call, shared, lists, thread);
   } else {
     raise_registers<kRightRegisters>();
-    consume_right(call, shared, thread);
+    consume_right(call, shared, lists, thread);
   }
 }
 

@@ -1,11 +1,11 @@
-// Sparse attention of few rows with the bits of attention_rows.cuh: a cluster of eight blocks takes
-// one row. For the logits they share the keys, for the values the output channels, so each
+// Sparse attention of few rows with the bits of attention_rows.cuh: eight blocks, a cluster mostly,
+// take one row. For the logits they share the keys, for the values the output channels, so each
 // element's chain of sums runs in one place and in order, and no partial sums travel.
 //
-// A block copies the records of its own keys and sends each cell to the block whose channels it
-// holds, which unpacks it as values. Then the maxima of every 16 keys go round, so that all know
-// the running maxima of the blocks of 64 keys, and P goes round through device memory as the
-// fragments that the tensor cores take.
+// Half of a block's warps bring the queries and its own keys, the other half its channels of all
+// keys. Then the maxima of every 16 keys go round, so that all know the running maxima of the
+// blocks of 64 keys, and P goes round through device memory as the fragments that the tensor cores
+// take.
 #pragma once
 
 #include "ops/cuda/attention_softmax.cuh"
@@ -13,24 +13,30 @@
 namespace di::ops::cuda::split {
 
 inline constexpr int kCluster = 8;
-inline constexpr int kThreads = 256;
+inline constexpr int kKeyThreads = 256;    // two warpgroups for queries and keys,
+inline constexpr int kValueThreads = 256;  // two for values and outputs
+inline constexpr int kThreads = kKeyThreads + kValueThreads;
 inline constexpr int kOwnKeys = 80;
 inline constexpr int kOwnGroups = kOwnKeys / kGroupKeys;
 inline constexpr int kMaxKeys = kCluster * kOwnKeys;
 inline constexpr int kGroups = kMaxKeys / kGroupKeys;
 inline constexpr int kBlocks = kMaxKeys / kBlockKeys;
+inline constexpr int kChunkBlocks = 4;  // blocks whose P is waited for together
+inline constexpr int kChunks = (kBlocks + kChunkBlocks - 1) / kChunkBlocks;
 inline constexpr int kOwnDim = kTileDim / kCluster;  // channels of a block's values
 inline constexpr int kColumnBytes = kOwnKeys * 128;
 inline constexpr int kValueBytes = kBlockKeys * kOwnDim * 2;
 
+/// P of one row: for every 16 keys the A fragments of a warpgroup's threads.
+using Weights = uint4[kGroups][128];
+
 /// What comes after the logits in the place of the queries.
 struct Softmax {
   float maxima[kGroups][kTileRows];
-  float sums[kGroups][kTileRows];
+  float sums[kGroups][kTileRows];  // written by the blocks that have the keys
   float tops[kBlocks][kTileRows];
   float decays[kBlocks][kTileRows];
   float inverse[kTileRows];
-  float own_sums[kOwnGroups][kTileRows];  // read by the other blocks
 };
 
 struct Shared {
@@ -38,24 +44,18 @@ struct Shared {
     unsigned char q[kTileBytes];
     Softmax softmax;
   };
-  unsigned char keys[kTileDim / kColumnBlock][kColumnBytes];
+  union {
+    unsigned char keys[kTileDim / kColumnBlock][kColumnBytes];
+    Weights weights;  // after the logits
+  };
   unsigned char values[kBlocks][kValueBytes];
   PackedKey list[kOwnKeys];
   float own_maxima[kOwnGroups][kTileRows];  // read by the other blocks
-  uint32_t slots[kCluster];                 // up to the last used one of each block
-  int warp_slots[3];
+  int warp_slots[kValueThreads / 32];       // up to the last used one that a warp saw
+  uint64_t weights_full[kChunks];
 };
 
 inline constexpr int kSharedBytes = static_cast<int>(sizeof(Shared)) + 1024;
-
-/// P of one row: for every 16 keys the A fragments of a warpgroup's threads.
-using Weights = uint4[kGroups][128];
-
-__device__ inline uint32_t cluster_rank() {
-  uint32_t rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
 
 __device__ inline void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -77,106 +77,258 @@ __device__ inline float4 read_remote(const float* own, int rank) {
   return x;
 }
 
-/// Collects every block's groups of floats by heads.
-__device__ inline void gather(
-    const float (&own)[kOwnGroups][kTileRows], float (&all)[kGroups][kTileRows]
-) {
-  constexpr int kVectors = kOwnGroups * kTileRows / 4;
-#pragma unroll
-  for (int first = 0; first < kCluster * kVectors; first += kThreads) {
-    const int i = first + static_cast<int>(threadIdx.x);
-    if (i >= kCluster * kVectors) break;
-    const float4 x = read_remote(&own[0][0] + i % kVectors * 4, i / kVectors);
-    *reinterpret_cast<float4*>(&all[0][0] + i * 4) = x;
-  }
-}
-
-/// Writes 16 or 4 bytes at the place of `own` in block `rank`'s shared memory.
-__device__ inline void write_remote(const void* own, int rank, const uint4& x) {
+/// Writes a float at the place of `own` in block `rank`'s shared memory.
+__device__ inline void write_remote(const float* own, int rank, float x) {
   asm volatile(
       "{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %0, %1;\n"
-      "st.shared::cluster.v4.u32 [a], {%2, %3, %4, %5};\n}\n" ::"r"(shared_address(own)),
+      "st.shared::cluster.f32 [a], %2;\n}\n" ::"r"(shared_address(own)),
       "r"(rank),
-      "r"(x.x),
-      "r"(x.y),
-      "r"(x.z),
-      "r"(x.w)
-      : "memory"
-  );
-}
-__device__ inline void write_remote(const void* own, int rank, uint32_t x) {
-  asm volatile(
-      "{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %0, %1;\n"
-      "st.shared::cluster.u32 [a], %2;\n}\n" ::"r"(shared_address(own)),
-      "r"(rank),
-      "r"(x)
+      "f"(x)
       : "memory"
   );
 }
 
-/// The eight rows of values that hold slots 8 · group and on.
-__device__ inline unsigned char* value_rows(Shared& shared, int group) {
-  return shared.values[group / 8] + group % 8 * 8 * 128;
-}
+/// What the blocks of a row tell each other through device memory; in a cluster only P.
+struct Exchange {
+  Weights weights;
+  float maxima[kGroups][kTileRows];
+  float sums[kGroups][kTileRows];
+};
 
-/// Finds the block's keys, kOwnKeys · rank and on, and tells all blocks how far they reach.
-__device__ inline void find_keys(Shared& shared, const KeyList& list, int rank, int thread) {
-  if (thread >= 96) return;
-  Key key[1];
-  const int slot = rank * kOwnKeys + thread;
-  list.find(thread < kOwnKeys ? slot : kMaxKeys, 0, key);
-  if (thread < kOwnKeys) shared.list[thread] = key[0].packed();
-  const int last = key[0].record != nullptr ? slot + 1 : 0;
-  shared.warp_slots[thread / 32] = __reduce_max_sync(0xffffffffu, last);
-}
+/// Meetings of the rows of a call without clusters, counted for ever: each adds kCluster. One call
+/// at a time uses them, since its blocks, all of them resident, are most of the device's.
+inline constexpr int kMeetingRows = 16;
+static __device__ uint32_t meetings[kMeetingRows][2];
 
-/// Unpacks the block's keys, and sends each cell to the block whose values it is. The caller makes
-/// the keys visible to the tensor cores.
-__device__ inline void load_keys(Shared& shared, int rank) {
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  constexpr int kUnits = kOwnKeys / 8 * 2;  // eight keys in four columns
-  for (int unit = warp; unit < kUnits; unit += kThreads / 32) {
-    unsigned char* rows = shared.keys[unit % 2 * 4] + unit / 2 * 8 * 128;
-    const PackedKey key = shared.list[unit / 2 * 8 + lane % 8];
-    fetch_cells(rows, kColumnBytes, key, unit % 2 * 4, lane);
-  }
-  commit_copies();
-  wait_for_copies<0>();
-  __syncwarp();
-  cluster_wait();  // all blocks have begun
-  for (int unit = warp; unit < kUnits; unit += kThreads / 32) {
-    const int column = unit % 2 * 4 + lane / 8;
-    unsigned char* rows = shared.keys[column] + unit / 2 * 8 * 128;
-    const unsigned char* values = value_rows(shared, rank * (kOwnKeys / 8) + unit / 2);
-    const bool fp8 = is_fp8(shared.list[unit / 2 * 8 + lane % 8]);
-#pragma unroll
-    for (const int chunk : {0, 1, 4, 5}) {
-      if (chunk % 2 != 0 && !fp8) continue;
-      const int at = swizzled_offset(lane % 8, chunk);
-      write_remote(values + at, column, *reinterpret_cast<const uint4*>(rows + at));
+/// How the eight blocks of a row meet and exchange what is small.
+template <bool kByCluster>
+class Team {
+ public:
+  __device__ Team(Shared& shared, Exchange& exchange, int row, int rank)
+      : shared_(shared), exchange_(exchange), row_(row), rank_(rank) {}
+
+  __device__ void publish_maximum(int group, int head, float maximum) const {
+    if constexpr (kByCluster) {
+      shared_.own_maxima[group][head] = maximum;
+    } else {
+      exchange_.maxima[rank_ * kOwnGroups + group][head] = maximum;
     }
-    const int at = swizzled_offset(lane % 8, 6);
-    const uint32_t scales = *reinterpret_cast<const uint32_t*>(rows + at);
-    write_remote(values + at, column, make_uint4(scales, fp8 ? 1 : 0, 0, 0));
-    unpack_cell(rows, lane % 8, column, fp8);
   }
+
+  /// Collects the maxima of all groups, by the key threads.
+  __device__ void gather_maxima(int thread) const {
+    constexpr int kVectors = kOwnGroups * kTileRows / 4;  // of a block
+    float* all = &shared_.softmax.maxima[0][0];
+#pragma unroll
+    for (int first = 0; first < kCluster * kVectors; first += kKeyThreads) {
+      const int i = first + thread;
+      if (i >= kCluster * kVectors) break;
+      float4 x;
+      if constexpr (kByCluster) {
+        x = read_remote(&shared_.own_maxima[0][0] + i % kVectors * 4, i / kVectors);
+      } else {
+        x = __ldcg(reinterpret_cast<const float4*>(&exchange_.maxima[0][0]) + i);
+      }
+      *reinterpret_cast<float4*>(all + i * 4) = x;
+    }
+  }
+
+  /// Tells all blocks the sum of p over group `place` of all; four lanes of a head call it.
+  __device__ void publish_sum(int place, int head, int lane, float sum) const {
+    if constexpr (kByCluster) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        write_remote(&shared_.softmax.sums[place][head], lane % 4 * 2 + i, sum);
+    } else {
+      if (lane % 4 == 0) exchange_.sums[place][head] = sum;
+    }
+  }
+
+  __device__ float sum(int place, int head) const {
+    if constexpr (kByCluster) {
+      return shared_.softmax.sums[place][head];
+    } else {
+      return __ldcg(&exchange_.sums[place][head]);
+    }
+  }
+
+  /// The key threads of all blocks meet, for the first or the second time; the value threads of a
+  /// cluster come to as many meetings.
+  __device__ void meet(int which, int thread) const {
+    if constexpr (kByCluster) {
+      cluster_arrive();
+      cluster_wait();
+    } else {
+      named_barrier(1, kKeyThreads);
+      if (thread == 0) meet_in_memory(&meetings[row_][which]);
+      named_barrier(1, kKeyThreads);
+    }
+  }
+
+ private:
+  __device__ static void meet_in_memory(uint32_t* count) {
+    __threadfence();
+    const uint32_t all = (atomicAdd(count, 1u) / kCluster + 1) * kCluster;
+    uint32_t now = 0;
+    uint32_t spins = 0;
+    do {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(count) : "memory");
+      if (++spins == 1u << 24) __trap();
+    } while (static_cast<int32_t>(now - all) < 0);
+    __threadfence();
+  }
+
+  Shared& shared_;
+  Exchange& exchange_;
+  int row_;
+  int rank_;
+};
+
+/// Asks the second-level cache for a row's selected entries, whose place in the list is not known
+/// yet.
+__device__ inline void prefetch_selected(const AttentionCall& call, int row, int thread) {
+  const int32_t* selected = call.selected + static_cast<int64_t>(row) * call.num_selected;
+  if (thread * 32 < call.num_selected)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(selected + thread * 32));
 }
 
-/// Unpacks the block's channels of all keys, by one warpgroup.
-__device__ inline void unpack_values(Shared& shared, int rank, int thread) {
-#pragma unroll 1
-  for (int slot = thread; slot < kMaxKeys; slot += 128) {
-    unsigned char* rows = value_rows(shared, slot / 8);
-    const auto mark = *reinterpret_cast<const uint2*>(rows + swizzled_offset(slot % 8, 6));
-    unpack_cell(rows, slot % 8, rank, mark.y != 0);
+/// Brings the queries and the block's own keys, kOwnKeys · rank and on, by the key threads.
+class Keys {
+ public:
+  __device__ Keys(const AttentionCall& call, Shared& shared, int thread)
+      : call_(call),
+        shared_(shared),
+        warp_(thread / 32),
+        lane_(thread % 32),
+        queries_(shared.q, warp_, lane_) {}
+
+  /// The list is complete after a barrier of all threads.
+  __device__ void find(int row, int rank) const {
+    queries_.begin(call_.q + static_cast<int64_t>(row) * call_.heads * kTileDim, call_.heads);
+    commit_copies();
+    const int place = warp_ * 32 + lane_;
+    if (place >= 96) return;
+    Key key[1];
+    KeyList(call_, row).find(place < kOwnKeys ? rank * kOwnKeys + place : kMaxKeys, 0, key);
+    if (place < kOwnKeys) shared_.list[place] = key[0].packed();
   }
-  fence_async_proxy();
-}
+
+  __device__ void load() const {
+    const CellCopies<kColumnBytes> copies(lane_);
+#pragma unroll 1
+    for (int i = 0; i < kRounds; ++i) {
+      const int unit = i * kWarps + warp_;
+      if (unit < kUnits) copies.begin(shared_address(rows_of(unit)), keys_of(unit), unit % 2);
+    }
+    commit_copies();
+    wait_for_copies<1>();
+    queries_.permute();
+    wait_for_copies<0>();
+    __syncwarp();
+#pragma unroll 1
+    for (int i = 0; i < kRounds; ++i) {
+      const int unit = i * kWarps + warp_;
+      if (unit >= kUnits) break;
+      const int column = lane_ / 8;
+      unpack_cell(
+          rows_of(unit) + column * kColumnBytes,
+          lane_,
+          column_of(unit) + column,
+          is_fp8(keys_of(unit)[lane_ % 8])
+      );
+    }
+    fence_async_proxy();
+  }
+
+ private:
+  static constexpr int kWarps = kKeyThreads / 32;
+  static constexpr int kUnits = kOwnKeys / 8 * 2;  // eight keys in four columns
+  static constexpr int kRounds = (kUnits + kWarps - 1) / kWarps;
+
+  __device__ static int column_of(int unit) {
+    return unit % 2 * 4;
+  }
+  __device__ unsigned char* rows_of(int unit) const {
+    return shared_.keys[column_of(unit)] + unit / 2 * 8 * 128;
+  }
+  __device__ const PackedKey* keys_of(int unit) const {
+    return shared_.list + unit / 2 * 8;
+  }
+
+  const AttentionCall& call_;
+  Shared& shared_;
+  int warp_;
+  int lane_;
+  Queries<kWarps> queries_;
+};
+
+/// Brings the block's channels of all keys, by the value threads, each of which takes whole cells.
+class ValueCells {
+ public:
+  __device__ ValueCells(Shared& shared, int rank, int thread)
+      : shared_(shared), rank_(rank), thread_(thread) {}
+
+  /// Starts the copies, and says how far this warp's keys reach.
+  __device__ void begin(const AttentionCall& call, int row) {
+    Key keys[kRounds];
+    KeyList(call, row).find(thread_, kValueThreads, keys);
+    int last = 0;
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+      const int slot = i * kValueThreads + thread_;
+      if (slot >= kMaxKeys) break;  // the whole warp
+      fetch(slot, keys[i]);
+      if (keys[i].fp8) formats_ |= 1u << i;
+      if (keys[i].record != nullptr) last = slot + 1;
+    }
+    commit_copies();
+    last = __reduce_max_sync(0xffffffffu, last);
+    if (thread_ % 32 == 0) shared_.warp_slots[thread_ / 32] = last;
+  }
+
+  __device__ void finish() const {
+    wait_for_copies<0>();
+#pragma unroll 1
+    for (int i = 0; i < kRounds; ++i) {
+      const int slot = i * kValueThreads + thread_;
+      if (slot >= kMaxKeys) break;
+      unpack_cell(rows_of(slot), thread_ % 32, rank_, (formats_ >> i & 1) != 0);
+    }
+    fence_async_proxy();
+  }
+
+ private:
+  static constexpr int kRounds = (kMaxKeys + kValueThreads - 1) / kValueThreads;
+
+  /// The eight rows that hold a slot's.
+  __device__ unsigned char* rows_of(int slot) const {
+    return shared_.values[slot / kBlockKeys] + slot % kBlockKeys / 8 * 8 * 128;
+  }
+
+  __device__ void fetch(int slot, const Key& key) const {
+    unsigned char* rows = rows_of(slot);
+    const bool real = key.record != nullptr;
+    const uint8_t* codes = key.record + rank_ * (key.fp8 ? 64 : 32);
+#pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      if (part >= 2 && !key.fp8) break;
+      const int chunk = codes_chunk(thread_ % 32 / 8, key.fp8, part);
+      copy_async<16>(rows + swizzled_offset(slot % 8, chunk), codes + part * 16, real);
+    }
+    const int scales = key.fp8 ? kTileDim + rank_ / 2 * 4 : kTileDim / 2 + rank_ * 4;
+    copy_async<4>(rows + scales_offset(thread_ % 32, key.fp8), key.record + scales, real);
+  }
+
+  Shared& shared_;
+  int rank_;
+  int thread_;
+  uint32_t formats_ = 0;  // bit i: the key of round i is FP8
+};
 
 /// Logits of the block's keys, by one warpgroup: 64 heads by 80 keys, unused slots removed; and the
 /// maxima of the groups.
-__device__ inline void own_logits(Shared& shared, int thread, float (&s)[40]) {
+template <class Team>
+__device__ inline void own_logits(Shared& shared, const Team& team, int thread, float (&s)[40]) {
   const uint64_t q = b_descriptor(shared_address(shared.q), 0);
   const uint64_t keys = b_descriptor(shared_address(shared.keys), 0);
   wgmma_fence();
@@ -208,31 +360,53 @@ __device__ inline void own_logits(Shared& shared, int thread, float (&s)[40]) {
     for (int side = 0; side < 2; ++side) {
       const float* x = s + 8 * group + 2 * side;
       const float highest = max_over_row(fmaxf(fmaxf(x[0], x[1]), fmaxf(x[4], x[5])));
-      if (lane % 4 == 0) shared.own_maxima[group][head + side * 8] = highest;
+      if (lane % 4 == 0) team.publish_maximum(group, head + side * 8, highest);
     }
   }
 }
 
-/// Running maxima of the blocks and what each leaves of the sums before it; a thread a head.
-__device__ inline void running_maxima(Softmax& softmax, int blocks, float factor, int head) {
-  float top = kLowestTop;
+/// List slots up to the last used one.
+__device__ inline int slots_of(const Shared& shared) {
+  int slots = 0;
 #pragma unroll
-  for (int block = 0; block < kBlocks; ++block) {
-    if (block >= blocks) break;
-    float highest = softmax.maxima[4 * block][head];
-#pragma unroll
-    for (int group = 1; group < 4; ++group)
-      highest = fmaxf(highest, softmax.maxima[4 * block + group][head]);
-    const float after = fmaxf(top, highest);
+  for (const int last : shared.warp_slots)
+    slots = max(slots, last);
+  return slots;
+}
+
+/// Blocks of the list; an empty one is one block without keys.
+__device__ inline int blocks_of(const Shared& shared) {
+  return max((slots_of(shared) + kBlockKeys - 1) / kBlockKeys, 1);
+}
+
+/// Largest logit of four groups.
+__device__ inline float block_maximum(const Softmax& softmax, int group, int head) {
+  return fmaxf(
+      fmaxf(softmax.maxima[group][head], softmax.maxima[group + 1][head]),
+      fmaxf(softmax.maxima[group + 2][head], softmax.maxima[group + 3][head])
+  );
+}
+
+/// Running maxima of the blocks and what each leaves of the sums before it, by the key threads:
+/// each pair of a block and a head is found by itself.
+__device__ inline void running_maxima(Softmax& softmax, int blocks, float factor, int thread) {
+  for (int pair = thread; pair < blocks * kTileRows; pair += kKeyThreads) {
+    const int block = pair / kTileRows;
+    const int head = pair % kTileRows;
+    float before = kLowestTop;
+    for (int group = 0; group < 4 * block; group += 4)
+      before = fmaxf(before, block_maximum(softmax, group, head));
+    const float after = fmaxf(before, block_maximum(softmax, 4 * block, head));
     softmax.tops[block][head] = after;
-    softmax.decays[block][head] = decay_of(top, after, factor);
-    top = after;
+    softmax.decays[block][head] = decay_of(before, after, factor);
   }
 }
 
-/// P of the block's keys to device memory, sums of the groups to shared memory.
+/// P of the block's keys to device memory, sums of the groups to all blocks.
+template <class Team>
 __device__ inline void own_weights(
-    Softmax& softmax,
+    const Softmax& softmax,
+    const Team& team,
     const float (&s)[40],
     int rank,
     int blocks,
@@ -242,6 +416,7 @@ __device__ inline void own_weights(
 ) {
   const int lane = thread % 32;
   const int head = thread / 32 * 16 + lane / 4;
+  float sums[kOwnGroups][2] = {};
 #pragma unroll
   for (int group = 0; group < kOwnGroups; ++group) {
     const int place = rank * kOwnGroups + group;
@@ -256,24 +431,48 @@ __device__ inline void own_weights(
         w[i] = weight_of(s[8 * group + 4 * (i / 2) + 2 * side + i % 2], top, factor);
       p[side] = round_pair(w[0], w[1]);
       p[side + 2] = round_pair(w[2], w[3]);
-      const float sum = group_sum(w[0], w[1], w[2], w[3]);
-      if (lane % 4 == 0) softmax.own_sums[group][head + side * 8] = sum;
+      sums[group][side] = (w[0] + w[1]) + (w[2] + w[3]);
     }
     out[place][thread] = make_uint4(p[0], p[1], p[2], p[3]);
+  }
+  // All groups side by side: the lanes' exchanges are what takes time.
+#pragma unroll
+  for (const int distance : {1, 2}) {
+#pragma unroll
+    for (auto& group : sums) {
+#pragma unroll
+      for (float& sum : group)
+        sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+    }
+  }
+#pragma unroll
+  for (int group = 0; group < kOwnGroups; ++group) {
+    const int place = rank * kOwnGroups + group;
+    if (place / 4 >= blocks) break;
+#pragma unroll
+    for (int side = 0; side < 2; ++side)
+      team.publish_sum(place, head + side * 8, lane, sums[group][side]);
   }
 }
 
 /// 1 / denominator of every head, times what the tiles' shift takes; a thread a head.
+template <class Team>
 __device__ inline void finish_sums(
-    Softmax& softmax, const AttentionCall& call, int slots, int blocks, float factor, int head
+    Softmax& softmax,
+    const Team& team,
+    const AttentionCall& call,
+    int slots,
+    int blocks,
+    float factor,
+    int head
 ) {
   float denominator = 0;
   for (int block = 0; block < blocks; ++block) {
     const float sum = block_sum(
-        softmax.sums[4 * block][head],
-        softmax.sums[4 * block + 1][head],
-        softmax.sums[4 * block + 2][head],
-        softmax.sums[4 * block + 3][head]
+        team.sum(4 * block, head),
+        team.sum(4 * block + 1, head),
+        team.sum(4 * block + 2, head),
+        team.sum(4 * block + 3, head)
     );
     denominator = denominator * softmax.decays[block][head] + sum;
   }
@@ -282,24 +481,41 @@ __device__ inline void finish_sums(
   softmax.inverse[head] = slots == 0 ? 0.0f : static_cast<float>(1 << kKeyShift) / denominator;
 }
 
+/// Starts to copy P of all keys, by all threads.
+__device__ inline void fetch_weights(Shared& shared, const Weights& weights, int blocks) {
+  static_assert(kThreads == 4 * 128);  // one copy each for a block
+  for (int block = 0; block < blocks; ++block) {
+    const auto place = static_cast<int>(threadIdx.x);
+    copy_async<16>(
+        reinterpret_cast<unsigned char*>(&shared.weights[4 * block][0] + place),
+        &weights[4 * block][0] + place,
+        true
+    );
+    if (block % kChunkBlocks == kChunkBlocks - 1 || block + 1 == blocks)
+      barrier_arrive_after_copies(&shared.weights_full[block / kChunkBlocks]);
+  }
+}
+
 /// P · V over all blocks for the 32 channels of one warpgroup.
 __device__ inline void mix_values(
-    const Shared& shared,
-    const Weights& weights,
-    int blocks,
-    int half,
-    int thread,
-    float (&sums)[16]
+    Shared& shared, int blocks, int half, int thread, float (&sums)[16]
 ) {
   const int head = thread / 32 * 16 + thread % 32 / 4;
   const uint64_t v = values_descriptor(
       shared_address(shared.values) + static_cast<uint32_t>(half) * 64, kValueBytes
   );
   uint4 next[4];
+  float decays[2];
+  const auto load = [&](int block) {
+    if (block % kChunkBlocks == 0) barrier_wait(&shared.weights_full[block / kChunkBlocks], 0);
 #pragma unroll
-  for (int step = 0; step < 4; ++step)
-    next[step] = weights[step][thread];
-#pragma unroll 2
+    for (int step = 0; step < 4; ++step)
+      next[step] = shared.weights[4 * block + step][thread];
+    decays[0] = shared.softmax.decays[block][head];
+    decays[1] = shared.softmax.decays[block][head + 8];
+  };
+  load(0);
+#pragma unroll 1
   for (int block = 0; block < blocks; ++block) {
     uint32_t p[4][4];
 #pragma unroll
@@ -309,20 +525,13 @@ __device__ inline void mix_values(
       p[step][2] = next[step].z;
       p[step][3] = next[step].w;
     }
-    if (block + 1 < blocks) {
-#pragma unroll
-      for (int step = 0; step < 4; ++step)
-        next[step] = weights[4 * block + 4 + step][thread];
-    }
     if (block > 0) {
-      const float upper = shared.softmax.decays[block][head];
-      const float lower = shared.softmax.decays[block][head + 8];
 #pragma unroll
       for (int i = 0; i < 16; i += 4) {
-        sums[i] *= upper;
-        sums[i + 1] *= upper;
-        sums[i + 2] *= lower;
-        sums[i + 3] *= lower;
+        sums[i] *= decays[0];
+        sums[i + 1] *= decays[0];
+        sums[i + 2] *= decays[1];
+        sums[i + 3] *= decays[1];
       }
     }
     hold_registers(sums);
@@ -334,73 +543,121 @@ __device__ inline void mix_values(
       );
     }
     wgmma_commit();
+    if (block + 1 < blocks) load(block + 1);
     wgmma_wait<0>();
     hold_registers(sums);
   }
 }
 
-/// Grid: rows · kCluster. `weights`: one Weights a row.
-__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
-    attention(const __grid_constant__ AttentionCall call, Weights* weights) {
-  extern __shared__ unsigned char memory[];
-  Shared& shared =
-      *reinterpret_cast<Shared*>(memory + (1024 - shared_address(memory) % 1024) % 1024);
-  const int row = static_cast<int>(blockIdx.x) / kCluster;
-  const auto rank = static_cast<int>(cluster_rank());
-  const int group = static_cast<int>(threadIdx.x) / 128;
+/// The queries' and keys' half of a block, up to P and the sums of p.
+template <class Team>
+__device__ inline void weigh(
+    const AttentionCall& call,
+    Shared& shared,
+    const Team& team,
+    int row,
+    int rank,
+    int thread,
+    Weights& weights
+) {
+  const Keys keys(call, shared, thread);
+  keys.find(row, rank);
+  __syncthreads();
+  keys.load();
+  named_barrier(1, kKeyThreads);
+  const bool logits = thread < 128;
+  float s[40];
+  if (logits) own_logits(shared, team, thread, s);
+  team.meet(0, thread);
+  const float factor = exponent_factor(call.scale);
+  const int blocks = blocks_of(shared);
+  team.gather_maxima(thread);
+  named_barrier(1, kKeyThreads);
+  running_maxima(shared.softmax, blocks, factor, thread);
+  named_barrier(1, kKeyThreads);
+  if (logits) own_weights(shared.softmax, team, s, rank, blocks, factor, thread, weights);
+  team.meet(1, thread);
+}
+
+/// The values' half of a block; the other half calls it too, for the copies of P and the
+/// denominators.
+template <class Team>
+__device__ inline void mix(
+    const AttentionCall& call,
+    Shared& shared,
+    const Team& team,
+    int row,
+    int rank,
+    const Weights& weights
+) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int head = thread / 32 * 16 + thread % 32 / 4;
-  const float factor = exponent_factor(call.scale);
-  const Queries<kThreads / 32> queries(
-      shared.q, static_cast<int>(threadIdx.x) / 32, static_cast<int>(threadIdx.x) % 32
-  );
-  queries.begin(call.q + static_cast<int64_t>(row) * call.heads * kTileDim, call.heads);
-  cluster_arrive();
-  float s[40];
-  find_keys(shared, KeyList(call, row), rank, static_cast<int>(threadIdx.x));
-  __syncthreads();
-  load_keys(shared, rank);
-  if (threadIdx.x < kCluster) {
-    const int slots = max(shared.warp_slots[0], max(shared.warp_slots[1], shared.warp_slots[2]));
-    write_remote(&shared.slots[rank], static_cast<int>(threadIdx.x), static_cast<uint32_t>(slots));
-  }
-  queries.finish();
-  cluster_arrive();
-  __syncthreads();
-  if (group == 0) own_logits(shared, thread, s);
-  cluster_wait();  // all cells have arrived
-  if (group != 0) unpack_values(shared, rank, thread);
-  cluster_arrive();
-  cluster_wait();
-  gather(shared.own_maxima, shared.softmax.maxima);
-  int slots = 0;
-#pragma unroll
-  for (int block = 0; block < kCluster; ++block)
-    slots = max(slots, static_cast<int>(shared.slots[block]));
-  const int blocks = max((slots + kBlockKeys - 1) / kBlockKeys, 1);
-  __syncthreads();
-  if (threadIdx.x < kTileRows)
-    running_maxima(shared.softmax, blocks, factor, static_cast<int>(threadIdx.x));
-  __syncthreads();
-  if (group == 0) own_weights(shared.softmax, s, rank, blocks, factor, thread, weights[row]);
-  cluster_arrive();
-  cluster_wait();
-  gather(shared.softmax.own_sums, shared.softmax.sums);
-  cluster_arrive();  // nobody leaves before all have read
+  const int half = (static_cast<int>(threadIdx.x) - kKeyThreads) / 128;
+  const bool mixes = threadIdx.x >= kKeyThreads;
+  const int blocks = blocks_of(shared);
+  fetch_weights(shared, weights, blocks);
   float sums[16];
-  mix_values(shared, weights[row], blocks, group, thread, sums);
+  if (mixes) {
+    mix_values(shared, blocks, half, thread, sums);
+  } else if (threadIdx.x < kTileRows) {
+    const float factor = exponent_factor(call.scale);
+    finish_sums(shared.softmax, team, call, slots_of(shared), blocks, factor, thread);
+  }
   __syncthreads();
-  if (threadIdx.x < kTileRows)
-    finish_sums(shared.softmax, call, slots, blocks, factor, static_cast<int>(threadIdx.x));
-  __syncthreads();
+  if (!mixes) return;
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
     if (head + side * 8 >= call.heads) break;
     bf16* o = call.o + (static_cast<int64_t>(row) * call.heads + head + side * 8) * kTileDim +
-              rank * kOwnDim + group * kPieceDim + thread % 4 * kVector;
+              rank * kOwnDim + half * kPieceDim + thread % 4 * kVector;
     store_vector(o, output_vector(sums, side * 2, shared.softmax.inverse[head + side * 8]));
   }
-  cluster_wait();
+}
+
+/// One block's share of a row.
+template <bool kByCluster>
+__device__ inline void take_row(const AttentionCall& call, Exchange* exchanges) {
+  extern __shared__ unsigned char memory[];
+  Shared& shared =
+      *reinterpret_cast<Shared*>(memory + (1024 - shared_address(memory) % 1024) % 1024);
+  const int row = static_cast<int>(blockIdx.x) / kCluster;
+  const int rank = static_cast<int>(blockIdx.x) % kCluster;
+  const auto thread = static_cast<int>(threadIdx.x);
+  Exchange& exchange = exchanges[row];
+  const Team<kByCluster> team(shared, exchange, row, rank);
+  if (thread < kChunks) barrier_init(&shared.weights_full[thread], kThreads);
+  wait_for_previous_kernels();
+  if (thread < kKeyThreads) {
+    prefetch_selected(call, row, thread);
+    weigh(call, shared, team, row, rank, thread, exchange.weights);
+  } else {
+    ValueCells cells(shared, rank, thread - kKeyThreads);
+    cells.begin(call, row);
+    __syncthreads();
+    if constexpr (kByCluster) cluster_arrive();
+    cells.finish();
+    named_barrier(2, kValueThreads);
+    if constexpr (kByCluster) {
+      cluster_wait();
+      cluster_arrive();
+      cluster_wait();
+    }
+  }
+  if constexpr (!kByCluster) __syncthreads();  // the key threads have met the other blocks'
+  let_next_kernel_start();
+  mix(call, shared, team, row, rank, exchange.weights);
+}
+
+/// Grid: rows · kCluster. `exchanges`: one a row.
+__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
+    attention(const __grid_constant__ AttentionCall call, Exchange* exchanges) {
+  take_row<true>(call, exchanges);
+}
+
+/// The same without clusters, at most kMeetingRows rows. All blocks must run at once.
+__global__ void __launch_bounds__(kThreads, 1)
+    resident_attention(const __grid_constant__ AttentionCall call, Exchange* exchanges) {
+  take_row<false>(call, exchanges);
 }
 
 }  // namespace di::ops::cuda::split

@@ -82,7 +82,7 @@ TEST_P(AttentionOnCuda, GivesARowTheSameBitsAloneAndInAnyBatch) {
   const std::vector<bf16> expected = by_reference(rows_of(random.op(), 0, 2));
   const std::vector<bf16> first_rows(whole.begin(), whole.begin() + std::ssize(expected));
   EXPECT_LT(testing::relative_error(first_rows, expected), 2e-3);
-  for (const int64_t step : {int64_t{1}, int64_t{5}, rows / 2 + 1}) {
+  for (const int64_t step : {int64_t{1}, int64_t{5}, int64_t{16}, rows / 2 + 1}) {
     testing::fill_now(device.op().o.data, 0xff, whole.size() * 2);
     for (int64_t first = 0; first < rows; first += step) {
       const int64_t count = std::min(step, rows - first);

@@ -1,9 +1,8 @@
 // Records of 512 channels on their way into the bf16 tiles that the tensor cores read.
 //
 // A piece is 32 channels of a key or head: 64 bytes of a tile. A cell is two of them: one row of a
-// column block. Records are copied into the cells where they will be unpacked: the codes of half h
-// lie in chunk 4h (FP8: 4h and 4h + 1) and the scales in chunk 6, so unpacking the halves in order
-// overwrites nothing that is still needed.
+// column block. Records are copied into the cells where they will be unpacked, at places that
+// depend on the lane which does it, such that neither copies nor reads meet in a bank.
 //
 // Inside a piece the channels are permuted:
 // place 8i + 2t + e holds channel 8t + i + 4e. So codes that lie four apart in a word of a record
@@ -35,12 +34,16 @@ __device__ inline const uint8_t* record_of(PackedKey key) {
 
 /// Starts to copy kBytes to shared memory; writes zeros when there is nothing to copy.
 template <int kBytes>
-__device__ inline void copy_async(unsigned char* to, const void* from, bool real) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)),
+__device__ inline void copy_async(uint32_t to, const void* from, bool real) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to),
                "l"(from),
                "n"(kBytes),
                "r"(real ? kBytes : 0)
                : "memory");
+}
+template <int kBytes>
+__device__ inline void copy_async(unsigned char* to, const void* from, bool real) {
+  copy_async<kBytes>(shared_address(to), from, real);
 }
 /// Closes a batch of this thread's copies.
 __device__ inline void commit_copies() {
@@ -68,34 +71,76 @@ __device__ inline void prefetch_record(PackedKey key) {
   }
 }
 
-/// Starts to copy the cells of eight keys in four columns, by one warp; lane % 8 is the key. `rows`
-/// are the keys' rows in the first of the column blocks, which lie `block_bytes` apart; `column` is
-/// the number of the first in the record. No key: zeros.
-__device__ inline void fetch_cells(
-    unsigned char* rows, int block_bytes, PackedKey key, int column, int lane
-) {
-  const bool fp8 = is_fp8(key);
-  const uint8_t* record = record_of(key);
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    if (j >= 2 && !fp8) break;
-    // Neighbouring lanes of a key read whole sectors.
-    const int cell = fp8 ? j : 2 * j + lane / 16;
-    const int part = fp8 ? lane / 8 : lane / 8 % 2;
-    const int chunk = fp8 ? part + part / 2 * 2 : part * 4;
-    copy_async<16>(
-        rows + cell * block_bytes + swizzled_offset(lane % 8, chunk),
-        record + (column + cell) * (fp8 ? 64 : 32) + part * 16,
-        key != 0
-    );
-  }
-  const int cell = lane / 8;
-  copy_async<4>(
-      rows + cell * block_bytes + swizzled_offset(lane % 8, 6),
-      record + (fp8 ? kTileDim + (column + cell) / 2 * 4 : kTileDim / 2 + (column + cell) * 4),
-      key != 0
-  );
+/// Where in a row of 128 bytes the raw codes of a cell lie: chunk number `part` (FP4: 2, FP8: 4) of
+/// the cell that lanes of group `group` = lane / 8 unpack. Four neighbouring cells of FP4, or two
+/// of FP8, fill all banks.
+__device__ inline int codes_chunk(int group, bool fp8, int part) {
+  return (fp8 ? group % 2 * 4 : group * 2) + part;
 }
+
+/// Where a lane keeps the scales of its cell, in row lane % 8.
+__device__ inline int scales_offset(int lane, bool fp8) {
+  const int chunk = codes_chunk(lane / 8, fp8, fp8 ? 4 : 2) % 8;
+  return swizzled_offset(lane % 8, chunk) + lane / 8 * 4;
+}
+
+/// Copies the cells of eight keys in four columns, by one warp. A lane copies codes of keys
+/// lane / 8 and lane / 8 + 4, eight lanes a line of 128 bytes; what it copies lies in chunk lane %
+/// 8 of a cell whatever the format. What does not change from call to call is kept.
+template <int kColumnBytes>
+class CellCopies {
+ public:
+  __device__ explicit CellCopies(int lane)
+      : lane_(lane),
+        codes_(swizzled_offset(lane / 8, lane % 8)),
+        scales_fp4_(lane / 8 * kColumnBytes + scales_offset(lane, false)),
+        scales_fp8_(lane / 8 * kColumnBytes + scales_offset(lane, true)) {}
+
+  /// Starts the copies. `rows` is the shared address of the keys' rows in the first of the column
+  /// blocks; `half` says which of the record's halves it is. No key: zeros. Returns whether the key
+  /// whose cell the lane will unpack is FP8.
+  __device__ bool begin(uint32_t rows, const PackedKey* keys, int half) const {
+    const PackedKey own = keys[lane_ % 8];
+    const PackedKey upper = keys[lane_ / 8];
+    const PackedKey lower = keys[lane_ / 8 + 4];
+    const bool fp8 = is_fp8(own);
+    if (__any_sync(0xffffffffu, fp8)) {
+      copy_codes(rows + codes_, upper, half);
+      copy_codes(rows + lower_codes(), lower, half);
+    } else {
+      const uint32_t column = lane_ % 8 / 2 * kColumnBytes;
+      copy_line(rows + column + codes_, upper, half * 128);
+      copy_line(rows + column + lower_codes(), lower, half * 128);
+    }
+    const int scales =
+        fp8 ? kTileDim + half * 8 + lane_ / 16 * 4 : kTileDim / 2 + half * 16 + lane_ / 8 * 4;
+    copy_async<4>(rows + (fp8 ? scales_fp8_ : scales_fp4_), record_of(own) + scales, own != 0);
+    return fp8;
+  }
+
+ private:
+  __device__ int lower_codes() const { return (codes_ ^ 64) + 512; }
+
+  /// Sixteen of the 128 bytes from `first` on.
+  __device__ void copy_line(uint32_t to, PackedKey key, int first) const {
+    copy_async<16>(to, record_of(key) + first + lane_ % 8 * 16, key != 0);
+  }
+
+  __device__ void copy_codes(uint32_t to, PackedKey key, int half) const {
+    if (is_fp8(key)) {
+      const uint32_t column = lane_ % 8 / 4 * kColumnBytes;
+      copy_line(to + column, key, half * 256);
+      copy_line(to + column + 2 * kColumnBytes, key, half * 256 + 128);
+    } else {
+      copy_line(to + lane_ % 8 / 2 * kColumnBytes, key, half * 128);
+    }
+  }
+
+  int lane_;
+  int codes_;
+  int scales_fp4_;
+  int scales_fp8_;
+};
 
 /// Bits of two E4M3 codes, in bytes 1 and 3, as bf16 of 2^-120 of their values.
 __device__ inline uint32_t spread_fp8(uint32_t x) {
@@ -171,23 +216,30 @@ __device__ inline void store_piece(
     *reinterpret_cast<uint4*>(rows + swizzled_offset(row, half * 4 + i)) = chunks[i];
 }
 
-/// Unpacks the cell in row `row` of eight where it lies. `column` is its number in the record.
-__device__ inline void unpack_cell(unsigned char* rows, int row, int column, bool fp8) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const auto chunk = [&](int i) {
-      return *reinterpret_cast<const uint4*>(rows + swizzled_offset(row, i));
-    };
-    const uint32_t scales = *reinterpret_cast<const uint32_t*>(rows + swizzled_offset(row, 6));
-    const uint4 codes = chunk(half * 4);
-    uint4 chunks[4];
-    if (fp8) {
-      const uint32_t scale = scales >> (column % 2 * 16 + half * 8) & 0xff;
-      unpack_piece_fp8(codes, chunk(half * 4 + 1), scale, chunks);
-    } else {
-      unpack_piece_fp4(codes, scales >> (half * 16), chunks);
-    }
-    store_piece(rows, row, half, chunks);
+/// Unpacks the cell in row lane % 8 of eight where it lies. `column` is its number in the record.
+/// All codes are read before anything is written, so that the two pieces need not wait for each
+/// other.
+__device__ inline void unpack_cell(unsigned char* rows, int lane, int column, bool fp8) {
+  const int row = lane % 8;
+  const auto codes = [&](int part) {
+    const int chunk = codes_chunk(lane / 8, fp8, part);
+    return *reinterpret_cast<const uint4*>(rows + swizzled_offset(row, chunk));
+  };
+  const uint32_t scales = *reinterpret_cast<const uint32_t*>(rows + scales_offset(lane, fp8));
+  uint4 chunks[4];
+  if (fp8) {
+    const uint4 raw[4] = {codes(0), codes(1), codes(2), codes(3)};
+    const uint32_t pair = scales >> (column % 2 * 16);
+    unpack_piece_fp8(raw[0], raw[1], pair & 0xff, chunks);
+    store_piece(rows, row, 0, chunks);
+    unpack_piece_fp8(raw[2], raw[3], pair >> 8 & 0xff, chunks);
+    store_piece(rows, row, 1, chunks);
+  } else {
+    const uint4 raw[2] = {codes(0), codes(1)};
+    unpack_piece_fp4(raw[0], scales, chunks);
+    store_piece(rows, row, 0, chunks);
+    unpack_piece_fp4(raw[1], scales >> 16, chunks);
+    store_piece(rows, row, 1, chunks);
   }
 }
 
@@ -207,8 +259,8 @@ __device__ inline void permute_piece(const uint4 (&x)[4], uint4 (&chunks)[4]) {
 }
 
 /// Brings the queries of one row into a tile, by kWarps warps: begin() starts copies in the order
-/// of memory, finish() waits for this warp's and permutes them in place. Heads that the model does
-/// not have become zeros.
+/// of memory, permute() brings what this warp copied into the order of tiles, where it lies;
+/// finish() waits for the copies before it. Heads that the model does not have become zeros.
 template <int kWarps>
 class Queries {
  public:
@@ -236,6 +288,10 @@ class Queries {
   __device__ void finish() const {
     commit_copies();
     wait_for_copies<0>();
+    permute();
+  }
+
+  __device__ void permute() const {
     __syncwarp();
     const int piece = warp_ % 4 * 4 + lane_ / 8;
     unsigned char* block = tile_ + piece / 2 * (kTileBytes / 8);

@@ -35,6 +35,12 @@ __device__ inline void barrier_arrive(uint64_t* barrier) {
   barrier_arrive(shared_address(barrier));
 }
 
+/// Arrives when this thread's copies so far (cp.async) are done; one of the barrier's arrivals.
+__device__ inline void barrier_arrive_after_copies(uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+
 /// Arrives and announces `bytes` that copies will report.
 __device__ inline void barrier_expect(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -62,6 +68,19 @@ __device__ inline void barrier_wait(uint32_t barrier, uint32_t parity) {
 }
 __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
   barrier_wait(shared_address(barrier), parity);
+}
+
+/// Whether the phase of the given parity has ended, without waiting for it.
+__device__ inline bool barrier_test(uint64_t* barrier, uint32_t parity) {
+  uint32_t done = 0;
+  asm volatile(
+      "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n}\n"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory"
+  );
+  return done != 0;
 }
 
 /// Where a ring of `Stages` slots stands: the slot, and the parity of its current use.
@@ -225,6 +244,11 @@ __device__ inline void fence_async_proxy() {
 /// A barrier of `threads` threads (a multiple of 32) of the CTA; ids 1 to 15, 0 is __syncthreads.
 __device__ inline void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// Arrives at it without waiting for the others.
+__device__ inline void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 /// Moves the warpgroup's register limit to `Count`, a multiple of 8.
