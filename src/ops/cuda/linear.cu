@@ -56,6 +56,7 @@ LinearArgs arguments(const Weight& w, int64_t tokens, int64_t groups) {
   args.slices = slices.count;
   args.groups = static_cast<int>(groups);
   args.group_rows = static_cast<int>(w.rows / groups);
+  args.last_row = args.rows;
   return args;
 }
 

@@ -29,6 +29,7 @@ struct LinearArgs {
   int slices;                    ///< that are units of their own; 1 when a unit adds all slices
   float4* partial;               ///< sums of those slices (partial_place), if there are several
   int groups, group_rows;        ///< Linear::groups, and the rows of one
+  int first_tile, last_row;      ///< this launch's share of the rows, if there is one group
   int group_tiles;               ///< row tiles that a group touches, rounded up to whole CTAs
   int token_tiles, token_block;  ///< token tiles, and how many of them stay together
   int units;

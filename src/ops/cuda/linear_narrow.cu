@@ -31,29 +31,22 @@ int64_t strips_of(const LinearArgs& args) {
   return ceil_div(args.rows, kStripRows);
 }
 
-/// What a product alone is given, before its place in a launch: CTAs of many warps, while they keep
-/// a third of the device busy.
+/// What a product is given, before its place in a launch: CTAs of many warps, while they keep a
+/// third of the device busy.
 NarrowProduct plan(const LinearArgs& args) {
-  NarrowProduct product{args, 1, 0, 0};
-  for (const int strips : {4, 2}) {
-    const bool fits = strips * args.slices <= kMaxNarrowWarps;
+  NarrowProduct product{args, 1, 0};
+  for (const int strips : {16, 8, 4, 2}) {
+    const bool fits = strips * args.slices <= kMaxNarrowWarps && (strips <= 4 || args.groups == 1);
     if (!fits || 3 * strips_of(args) < strips * num_sms()) continue;
     product.strips = strips;
     break;
   }
-  const int ring = args.format == WeightFormat::kFp8 ? StripTraits<WeightFormat::kFp8>::ring
-                                                     : StripTraits<WeightFormat::kBf16>::ring;
-  product.slots = std::min(ring, args.slice_chunks);
   return product;
 }
 
 int shared_bytes(const NarrowProduct& product) {
-  const int slot = product.args.format == WeightFormat::kFp8
-                       ? StripTraits<WeightFormat::kFp8>::slot_bytes
-                       : StripTraits<WeightFormat::kBf16>::slot_bytes;
-  const int warps = product.strips * product.args.slices;
-  return 128 + warps * (512 + product.slots * slot) +
-         128 * product.args.tokens * product.args.chunks;
+  const LinearArgs& args = product.args;
+  return 512 * product.strips * args.slices + 128 + 128 * args.tokens * args.chunks;
 }
 
 }  // namespace
@@ -62,9 +55,12 @@ bool is_narrow(const LinearArgs& args) {
   if (args.format != WeightFormat::kFp8 && args.format != WeightFormat::kBf16) return false;
   if (args.tokens > kMaxNarrowTokens || args.slices > kMaxNarrowWarps) return false;
   if (args.groups > 1 && args.group_rows % kBlockRows != 0) return false;
-  // Larger matrices stream faster through the linear kernel's bulk copies.
-  constexpr int64_t kLargest = int64_t{12} << 20;
-  if (row_tiles(args.rows) * args.chunks * block_bytes(args.format) > kLargest) return false;
+  // Beyond these, the linear kernel's bulk copies stream faster.
+  constexpr int64_t kSmall = int64_t{12} << 20;
+  constexpr int64_t kLargest = int64_t{192} << 20;
+  constexpr int kTokensOfLarge = 4;
+  const int64_t bytes = row_tiles(args.rows) * args.chunks * block_bytes(args.format);
+  if (bytes > (args.tokens <= kTokensOfLarge ? kLargest : kSmall)) return false;
   return shared_bytes(plan(args)) <= kSharedLimit;
 }
 

@@ -1,12 +1,10 @@
-// The linears' kernel for small matrices and up to 8 tokens: y[tokens, rows] = x[tokens, cols] ·
-// Wᵀ.
+// The linears' kernel for few tokens: y[tokens, rows] = x[tokens, cols] · Wᵀ, memory-bound.
 //
 // A strip is 16 rows. Each warp multiplies one slice of the columns of one strip; the warps of a
-// CTA are all slices of a few strips, so that the slices' sums meet in shared memory. A lane copies
-// the weights that it will need itself into a ring of its own, which no other thread touches: no
-// barrier stands between memory and tensor cores. The rings fill before the kernels that write the
-// activations have ended. Activations lie in shared memory as in the linear kernel, [chunk][token]
-// lines of 64 columns, swizzled.
+// CTA are all slices of a few strips, so that the slices' sums meet in shared memory. A lane loads
+// its part of the A fragments straight to registers, some chunks ahead: no barrier stands between
+// memory and tensor cores, and the first loads leave before the kernels that write the activations
+// have ended. Activations lie in shared memory, [chunk][token] lines of 64 columns, swizzled.
 #pragma once
 
 #include "ops/cuda/linear_output.cuh"
@@ -23,21 +21,10 @@ inline constexpr int kMaxNarrowWarps = 20;
 inline constexpr int kMaxNarrowTokens = 8;
 inline constexpr int kMaxNarrowProducts = 4;
 
-/// How one format's strips travel: pieces of 16 bytes a lane in a chunk of 64 columns, and the
-/// chunks that a ring holds.
-template <WeightFormat kFormat>
-struct StripTraits {
-  static constexpr int pieces = kFormat == WeightFormat::kFp8 ? 2 : 4;
-  static constexpr int ring = kFormat == WeightFormat::kFp8 ? 8 : 4;
-  static constexpr int multiplier_bytes = kFormat == WeightFormat::kFp8 ? 4 : 0;
-  static constexpr int slot_bytes = 32 * (16 * pieces + multiplier_bytes);
-};
-
 /// One product of a launch.
 struct NarrowProduct {
   LinearArgs args;
-  int strips;     ///< of a CTA: 1, 2 or 4
-  int slots;      ///< of a warp's ring
+  int strips;     ///< of a CTA
   int first_cta;  ///< of the grid
 };
 
@@ -47,22 +34,17 @@ struct NarrowSet {
   int count;
 };
 
-/// Asynchronous copies of this thread, 16 bytes that pass the caches by or 4, and their batches.
-__device__ inline void copy_streaming(uint32_t to, const std::byte* from, uint64_t policy) {
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to),
-               "l"(from),
-               "l"(policy)
-               : "memory");
+/// Sixteen bytes of weights, which stream through once.
+__device__ inline uint4 load_streaming(const std::byte* from, uint64_t policy) {
+  uint4 value;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from), "l"(policy));
+  return value;
 }
-__device__ inline void copy_word(uint32_t to, const std::byte* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
-}
-__device__ inline void commit_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int kPending>
-__device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+/// Asks for a line of memory to come to the second-level cache.
+__device__ inline void prefetch_line(const std::byte* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 __device__ inline uint64_t streaming_policy() {
   uint64_t policy = 0;
@@ -70,75 +52,80 @@ __device__ inline uint64_t streaming_policy() {
   return policy;
 }
 
-/// A lane's weights on their way: its pieces of one strip, chunk after chunk.
+/// A lane's weights of one slice of a strip, on their way through registers.
 template <WeightFormat kFormat>
-class StripStream {
+class StripWeights {
  public:
-  using T = StripTraits<kFormat>;
+  static constexpr int kPieces = kFormat == WeightFormat::kFp8 ? 2 : 4;  // of 16 bytes, in a chunk
+  static constexpr int kAhead = kFormat == WeightFormat::kFp8 ? 4 : 2;   // chunks under way
+  static constexpr int kPrefetched = 8;  // that then come to the cache early; more are slower
 
-  __device__ StripStream(
-      const NarrowProduct& product, int strip, int first_chunk, int count, uint32_t ring, int lane
-  )
-      : policy_(streaming_policy()),
-        ring_(ring),
-        ring_end_(ring + product.slots * T::slot_bytes),
-        fill_(ring),
-        take_(ring),
-        left_(count),
-        lane_(lane),
-        second_half_(strip % 4 / 2 * 16) {
-    const int64_t block = static_cast<int64_t>(strip / 4) * product.args.chunks + first_chunk;
-    from_ = product.args.weights + block * block_bytes(kFormat);
-    piece_ = 512 * (strip % 4) + 16 * lane;
-  }
-
-  /// Asks for the next chunk, if there is one, as one batch.
-  __device__ void ask() {
-    if (left_ > 0) {
+  __device__ StripWeights(const LinearArgs& args, int strip, int first_chunk, int chunks, int lane)
+      : policy_(streaming_policy()), left_(chunks), words_left_(chunks), lane_(lane) {
+    const int64_t number = static_cast<int64_t>(strip / 4) * args.chunks + first_chunk;
+    const std::byte* block = args.weights + number * block_bytes(kFormat);
+    from_ = block + 512 * (strip % 4) + 16 * lane;
+    words_ = block + 2048 * kPieces + static_cast<int64_t>(lane) * block_bytes(kFormat);
+    half_ = strip % 4 / 2 * 16;
 #pragma unroll
-      for (int i = 0; i < T::pieces; ++i)
-        copy_streaming(fill_ + 512 * i + 16 * lane_, from_ + piece_ + 2048 * i, policy_);
-      if constexpr (T::multiplier_bytes != 0)
-        copy_word(fill_ + 512 * T::pieces + 4 * lane_, from_ + 2048 * T::pieces);
-      from_ += block_bytes(kFormat);
-      fill_ = next(fill_);
-      --left_;
+    for (int slot = 0; slot < kAhead; ++slot)
+      load(slot);
+    load_words();
+    // Four lines of 128 bytes a piece, a lane each.
+    const int last = 4 * kPieces * min(chunks, kAhead + kPrefetched);
+    for (int i = 4 * kPieces * kAhead + lane; i < last; i += 32) {
+      const int piece = i / 4;
+      prefetch_line(
+          block + piece / kPieces * block_bytes(kFormat) + piece % kPieces * 2048 +
+          512 * (strip % 4) + 128 * (i % 4)
+      );
     }
-    commit_copies();
   }
 
-  /// The A fragments of the next chunk that has come: registers [product of 16 columns][4].
-  __device__ void take(uint32_t (&a)[4][4]) {
-    if constexpr (kFormat == WeightFormat::kFp8) {
-      const uint32_t m = load_shared_4(take_ + 512 * T::pieces + 4 * lane_) >> second_half_;
+  /// Asks for the next chunk, if there is one.
+  __device__ void load(int slot) {
+    if (left_-- <= 0) return;
 #pragma unroll
-      for (int group = 0; group < 2; ++group) {
-        const uint4 q = load_shared_16(take_ + 512 * group + 16 * lane_);
-        unpack_fp8_group(q, m >> 8 * group & 255, a[2 * group], a[2 * group + 1]);
-      }
+    for (int i = 0; i < kPieces; ++i)
+      pieces_[slot][i] = load_streaming(from_ + 2048 * i, policy_);
+    from_ += block_bytes(kFormat);
+  }
+
+  /// The A fragments of the slice's chunk number `chunk`, which lies in `slot`: registers [product
+  /// of 16 columns][4]. Every chunk in turn.
+  __device__ void unpack(int slot, int chunk, uint32_t (&a)[4][4]) {
+    if constexpr (kFormat == WeightFormat::kFp8) {
+      if (chunk % 32 == 0 && chunk != 0) load_words();
+      const uint32_t m = __shfl_sync(0xffffffffu, word_, chunk % 32);
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        unpack_fp8_group(pieces_[slot][i], m >> 8 * i & 255, a[2 * i], a[2 * i + 1]);
     } else {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        const uint4 q = load_shared_16(take_ + 512 * k + 16 * lane_);
-        a[k][0] = q.x;
-        a[k][1] = q.y;
-        a[k][2] = q.z;
-        a[k][3] = q.w;
+        a[k][0] = pieces_[slot][k].x;
+        a[k][1] = pieces_[slot][k].y;
+        a[k][2] = pieces_[slot][k].z;
+        a[k][3] = pieces_[slot][k].w;
       }
     }
-    take_ = next(take_);
   }
 
  private:
-  __device__ uint32_t next(uint32_t slot) const {
-    slot += T::slot_bytes;
-    return slot == ring_end_ ? ring_ : slot;
+  /// The multipliers of 32 chunks, one chunk a lane.
+  __device__ void load_words() {
+    if constexpr (kFormat != WeightFormat::kFp8) return;
+    if (lane_ < words_left_) word_ = *reinterpret_cast<const uint32_t*>(words_) >> half_;
+    words_ += 32 * block_bytes(kFormat);
+    words_left_ -= 32;
   }
 
   uint64_t policy_;
   const std::byte* from_;
-  uint32_t ring_, ring_end_, fill_, take_;
-  int left_, lane_, piece_, second_half_;
+  const std::byte* words_;
+  uint4 pieces_[kAhead][kPieces];
+  uint32_t word_ = 0;
+  int left_, words_left_, lane_, half_;
 };
 
 /// Where a 16-byte piece of 8 columns of a token lies.
@@ -193,26 +180,14 @@ __device__ inline void load_narrow_x(const LinearArgs& args, int group, uint32_t
   }
 }
 
-/// Sums the products of a warp's chunks, in one chain. `x` is the lane's line of activations of the
-/// first chunk, of which it names pieces `first` and, for the second half, `first` ^ 4.
-template <WeightFormat kFormat>
-__device__ void multiply_strip(
-    StripStream<kFormat>& weights, int chunks, uint32_t x, uint32_t stride, float (&sum)[4]
-) {
-#pragma unroll 2
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    uint32_t a[4][4];
-    uint32_t b[2][4];
-    wait_for_copies<StripTraits<kFormat>::ring - 1>();
-    weights.take(a);
-    load_matrices(x, b[0]);
-    load_matrices(x ^ 64, b[1]);
-    x += stride;
-    weights.ask();
+/// Adds the products of one chunk; `x` is where the lane's line of activations begins.
+__device__ inline void multiply_chunk(uint32_t x, const uint32_t (&a)[4][4], float (&sum)[4]) {
+  uint32_t b[2][4];
+  load_matrices(x, b[0]);
+  load_matrices(x ^ 64, b[1]);
 #pragma unroll
-    for (int k = 0; k < 4; ++k)
-      mma_bf16(sum, a[k], b[k / 2][k % 2 * 2], b[k / 2][k % 2 * 2 + 1]);
-  }
+  for (int k = 0; k < 4; ++k)
+    mma_bf16(sum, a[k], b[k / 2][k % 2 * 2], b[k / 2][k % 2 * 2 + 1]);
 }
 
 /// Adds a strip's slices in ascending order and writes its results. One warp.
@@ -230,11 +205,11 @@ __device__ inline void finish_strip(
   if (token + 1 < args.tokens) write_output(args, rows, token + 1, sum.y, sum.w);
 }
 
-/// One CTA of a product. Its shared memory: results [slices][strips][lane], one line of zeros, the
-/// activations, the warps' rings.
+/// One CTA of a product. Its shared memory: sums [slice][strip][lane], a line of zeros that stands
+/// for absent tokens, the activations.
 template <WeightFormat kFormat>
 __device__ void run_narrow_cta(const NarrowProduct& product, int cta, float4* memory) {
-  using T = StripTraits<kFormat>;
+  using Weights = StripWeights<kFormat>;
   const LinearArgs& args = product.args;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -245,32 +220,33 @@ __device__ void run_narrow_cta(const NarrowProduct& product, int cta, float4* me
   const int first = slice * args.slice_chunks;
   const bool works = warp < warps && strip * kStripRows < args.rows;
   const int chunks = works ? min(args.slice_chunks, args.chunks - first) : 0;
+  Weights weights(args, strip, first, chunks, lane);
+
   const uint32_t zeros = shared_address(memory) + 512 * warps;
   const uint32_t x = zeros + 128;
-  const uint32_t rings = x + 128 * args.tokens * args.chunks;
-  StripStream<kFormat> weights(
-      product, strip, first, chunks, rings + warp * product.slots * T::slot_bytes, lane
-  );
-#pragma unroll
-  for (int i = 0; i < T::ring; ++i)
-    weights.ask();
   if (threadIdx.x < 8) store_shared_16(zeros + 16 * threadIdx.x, make_uint4(0, 0, 0, 0));
   wait_for_previous_kernels();
   load_narrow_x(args, group, x);
   __syncthreads();
-  if (chunks > 0) {
-    const int token = lane % 8;
-    const bool real = token < args.tokens;
-    float sum[4] = {};
-    multiply_strip<kFormat>(
-        weights,
-        chunks,
-        real ? narrow_x_place(x, args.tokens, first, token, lane / 8) : zeros,
-        real ? 128u * args.tokens : 0u,
-        sum
-    );
-    memory[32 * warp + lane] = make_float4(sum[0], sum[1], sum[2], sum[3]);
+
+  const int token = lane % 8;
+  const bool real = token < args.tokens;
+  uint32_t line = real ? narrow_x_place(x, args.tokens, first, token, lane / 8) : zeros;
+  const uint32_t stride = real ? 128u * args.tokens : 0u;
+  float sum[4] = {};
+  for (int base = 0; base < chunks; base += Weights::kAhead) {
+#pragma unroll
+    for (int slot = 0; slot < Weights::kAhead; ++slot) {
+      if (base + slot < chunks) {
+        uint32_t a[4][4];
+        weights.unpack(slot, base + slot, a);
+        weights.load(slot);
+        multiply_chunk(line, a, sum);
+        line += stride;
+      }
+    }
   }
+  if (chunks > 0) memory[32 * warp + lane] = make_float4(sum[0], sum[1], sum[2], sum[3]);
   __syncthreads();
   if (works && slice == 0)
     finish_strip(args, group, strip, memory + 32 * warp, 32 * product.strips, lane);

@@ -241,6 +241,20 @@ TEST_F(CudaLinearTest, BitsOfARowDoNotDependOnTheOthers) {
   }
 }
 
+TEST_F(CudaLinearTest, BitsDoNotDependOnHowRoundsAreShared) {
+  DI_NEEDS_GPU();
+  // 133 pairs of row tiles: on 132 multiprocessors the last one is a launch of its own.
+  const int64_t n = 17024, k = 1280;
+  const DeviceWeight packed(plain_weight(random_, WeightFormat::kFp8, n, k));
+  const Q8Rows all = plain_q8(random_, 512, k);
+  const auto expected = run_q8(packed.weight(), all);
+  Q8Rows some{5, k, all.codes, all.scales};
+  some.codes.resize(static_cast<std::size_t>(5 * k));
+  some.scales.resize(static_cast<std::size_t>(5 * k / kScaleGroup));
+  const auto found = run_q8(packed.weight(), some);
+  EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * 2), 0);
+}
+
 TEST_F(CudaLinearTest, BitsOfARowOfGroupsDoNotDependOnTheOthers) {
   DI_NEEDS_GPU();
   const int64_t n = 512, k = 1024, groups = 4;

@@ -25,6 +25,12 @@ bool can_store_tiles(const LinearArgs& args) {
          (args.groups == 1 || args.group_rows % kBlockRows == 0);
 }
 
+/// Row tiles that a group touches, in this launch.
+int64_t tiles_of_group(const LinearArgs& args) {
+  if (args.groups == 1) return row_tiles(args.last_row) - args.first_tile;
+  return row_tiles(args.group_rows) + (args.group_rows % kBlockRows != 0 ? 1 : 0);
+}
+
 /// Adds the slices' sums that a variant left in scratch.
 template <class T>
 void launch_add_slices(const LinearArgs& args, cudaStream_t stream) {
@@ -41,9 +47,7 @@ template <class T>
 void launch(Exec& exec, LinearArgs args) {
   static const int shared = allow_shared_memory(linear_kernel<T>, T::shared_bytes);
   if constexpr (T::add_slices) args.slices = 1;
-  const bool shares_tiles = args.groups > 1 && args.group_rows % kBlockRows != 0;
-  const int64_t tiles = row_tiles(args.group_rows) + (shares_tiles ? 1 : 0);
-  args.group_tiles = static_cast<int>(align_up(tiles, T::consumers));
+  args.group_tiles = static_cast<int>(align_up(tiles_of_group(args), T::consumers));
   args.token_tiles = static_cast<int>(ceil_div(args.tokens, T::N));
   args.token_block = std::min(args.token_tiles, std::max(1, kTokenBlock / T::N));
   args.units = args.groups * args.group_tiles / T::consumers * args.token_tiles * args.slices;
@@ -91,7 +95,7 @@ struct Variant {
 /// tokens and the unpacking of weights, which takes as long as 150 tokens; the sums of slices that
 /// are units pass through the second-level cache.
 double cost(const LinearArgs& args, const Variant& variant) {
-  const int64_t sets = args.groups * ceil_div(row_tiles(args.group_rows), 2);
+  const int64_t sets = args.groups * ceil_div(tiles_of_group(args), 2);
   const int64_t units = sets * ceil_div(args.tokens, variant.tokens);
   const bool splits = variant.splits && args.slices > 1;
   const auto rounds =
@@ -102,12 +106,36 @@ double cost(const LinearArgs& args, const Variant& variant) {
   return products + 2000 + 0.0023 * args.slices * args.tokens * args.rows;
 }
 
-/// Runs the variant that costs least.
-void run_cheapest(Exec& exec, const LinearArgs& args, std::span<const Variant> variants) {
-  const auto cheaper = [&](const Variant& a, const Variant& b) {
+/// The variant that costs least.
+const Variant& cheapest(const LinearArgs& args, std::span<const Variant> variants) {
+  return *std::min_element(variants.begin(), variants.end(), [&](const auto& a, const auto& b) {
     return cost(args, a) < cost(args, b);
-  };
-  std::min_element(variants.begin(), variants.end(), cheaper)->run(exec, args);
+  });
+}
+
+/// Runs the variant that costs least. Where its last round would leave most of the device idle, the
+/// rows of that round are a second launch, in the variant that suits them.
+void run_cheapest(Exec& exec, const LinearArgs& args, std::span<const Variant> variants) {
+  constexpr double kLaunch = 4000;
+  const Variant& best = cheapest(args, variants);
+  if (args.groups == 1) {
+    const int64_t token_tiles = ceil_div(args.tokens, best.tokens);
+    const int64_t sets = ceil_div(tiles_of_group(args), 2);
+    const int64_t rounds = sets * token_tiles / num_sms();
+    LinearArgs most = args;
+    LinearArgs rest = args;
+    rest.first_tile += static_cast<int>(2 * (rounds * num_sms() / token_tiles));
+    most.last_row = rest.first_tile * kBlockRows;
+    if (rest.first_tile > args.first_tile && most.last_row < args.last_row) {
+      const Variant& second = cheapest(rest, variants);
+      if (cost(most, best) + cost(rest, second) + kLaunch < cost(args, best)) {
+        best.run(exec, most);
+        second.run(exec, rest);
+        return;
+      }
+    }
+  }
+  best.run(exec, args);
 }
 
 /// More than 64 tokens. Sums of slices in registers leave room for fewer tokens.
@@ -119,6 +147,7 @@ void run_many(Exec& exec, const LinearArgs& args) {
       {176, false, launch<LinearTraits<kFormat, 176, 2, false, true>>},
       {128, true, launch<LinearTraits<kFormat, 128, 2, false, false>>}};
   static constexpr Variant kWhole[] = {
+      {64, true, launch<LinearTraits<kFormat, 64, 2, false, false>>},
       {128, true, launch<LinearTraits<kFormat, 128, 2, false, false>>},
       {256, true, launch<LinearTraits<kFormat, 256, 2, false, false>>}};
   if (args.slices > 1) {

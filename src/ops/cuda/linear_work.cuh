@@ -44,8 +44,8 @@ __device__ float4* partial_place(const LinearArgs& args, const LinearUnit& unit,
 /// The row tile of the packed form that a unit's warpgroup works on; -1 when there is none left.
 __device__ inline int unit_tile(const LinearArgs& args, const LinearUnit& unit, int consumer) {
   const int first_row = unit.group * args.group_rows;
-  const int tile = first_row / kBlockRows + unit.first_tile + consumer;
-  return tile * kBlockRows < min(args.rows, first_row + args.group_rows) ? tile : -1;
+  const int tile = args.first_tile + first_row / kBlockRows + unit.first_tile + consumer;
+  return tile * kBlockRows < min(args.last_row, first_row + args.group_rows) ? tile : -1;
 }
 
 /// Walks over all chunks of this CTA's units as one sequence.
