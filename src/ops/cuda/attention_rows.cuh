@@ -168,10 +168,8 @@ class Producer {
         fetch();
       if (ahead_ == 1) {
         wait_for_copies<0>();
-      } else if (ahead_ == 2) {
-        wait_for_copies<1>();
       } else {
-        wait_for_copies<2>();
+        wait_for_copies<kAhead>();
       }
       __syncwarp();
       --ahead_;
@@ -186,7 +184,7 @@ class Producer {
 
  private:
   static constexpr uint32_t kPlaces = 2 * kStages;
-  static constexpr uint32_t kAhead = 2;  // halves on their way beyond the one to unpack
+  static constexpr uint32_t kAhead = 1;  // halves on their way beyond the one to unpack
 
   __device__ uint64_t* empty() const {
     return &shared_.empty[0][0] + place_ % kPlaces;
