@@ -11,8 +11,8 @@
 
 namespace di::ops::cuda {
 
-/// Bytes of a buffer, unless a caller needs more at once: a loader's piece. With a quarter of it the
-/// rate falls by up to a sixth, to more calls.
+/// Bytes of a buffer, unless a caller needs more at once: a loader's piece. With a quarter of it
+/// the rate falls by up to a sixth, to more calls.
 inline constexpr int64_t kStagingBytes = int64_t{4} << 20;
 
 /// Two pairs of buffers, on the machine and on the device, used in turn, and their queue.
