@@ -1,6 +1,5 @@
 // Comparing tensors, and how far each may lie from its golden value. The numbers are those of the
-// model fixtures' README, sections 5 and 6, but for free runs, whose limits come from more
-// summation orders than the README's three; reasons in docs/numerics.md.
+// model fixtures' README, sections 5 and 6; reasons in docs/numerics.md.
 #pragma once
 
 #include <cstdint>
