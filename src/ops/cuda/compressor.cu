@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ops/cuda/compressor.h"
-#include "ops/cuda/launch.h"
+#include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/number_formats.cuh"
 #include "ops/cuda/shapes.h"
 
@@ -80,6 +80,7 @@ __device__ float pool_channel(const Token& token, int count, int channel) {
 /// Block x takes the entry, block y 128 of its channels.
 template <int kRatio>
 __global__ void pool_entries(PoolCall call) {
+  join_kernel_chain();
   const NewEntry entry = call.entries[blockIdx.x];
   const int channel = static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x);
   if (entry.row < 0 || channel >= call.dim) return;
@@ -93,6 +94,7 @@ __global__ void pool_entries(PoolCall call) {
 __global__ void store_carry(
     CarryView carry, const uint4* kv, const uint4* score, int pieces, const SequenceRows* sequences
 ) {
+  join_kernel_chain();
   const SequenceRows sequence = sequences[blockIdx.x];
   const int64_t skipped = max(sequence.num_rows - carry.length, int64_t{0});
   const int64_t i = skipped + blockIdx.y;
@@ -123,12 +125,8 @@ void compressor_pool(Exec& exec, const CompressorPool& op) {
       .entries = op.entries.data(),
       .sequences = op.rows.sequences.data()};
   const dim3 grid(static_cast<unsigned int>(entries), blocks_of(op.latent.dim(1), kThreads));
-  if (op.ratio == 2) {
-    pool_entries<2><<<grid, kThreads, 0, exec.stream>>>(call);
-  } else {
-    pool_entries<0><<<grid, kThreads, 0, exec.stream>>>(call);
-  }
-  check_launch("compressor_pool");
+  const auto kernel = op.ratio == 2 ? pool_entries<2> : pool_entries<0>;
+  launch_overlapped("compressor_pool", kernel, grid, kThreads, 0, exec.stream, call);
 }
 
 void carry_store(Exec& exec, const CarryStore& op) {
@@ -138,14 +136,19 @@ void carry_store(Exec& exec, const CarryStore& op) {
   need_multiple("the width of a carry", op.kv.dim(1), 4);
   need_multiple("the bytes of a carry's row", op.carry.record_bytes, 16);
   const dim3 grid(static_cast<unsigned int>(sequences), static_cast<unsigned int>(newest));
-  store_carry<<<grid, kThreads, 0, exec.stream>>>(
+  launch_overlapped(
+      "carry_store",
+      store_carry,
+      grid,
+      kThreads,
+      0,
+      exec.stream,
       op.carry,
       reinterpret_cast<const uint4*>(op.kv.data),
       reinterpret_cast<const uint4*>(op.score.data),
       static_cast<int>(op.kv.dim(1) / 4),
       op.rows.sequences.data()
   );
-  check_launch("carry_store");
 }
 
 }  // namespace di::ops::cuda

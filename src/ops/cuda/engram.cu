@@ -1,6 +1,6 @@
 // Hash, lookup and gate of the n-gram memory; see engram.h.
 #include "ops/cuda/engram.h"
-#include "ops/cuda/launch.h"
+#include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/scalars.cuh"
 #include "ops/cuda/shapes.h"
 #include "ops/cuda/vectors.cuh"
@@ -28,6 +28,7 @@ struct HashArgs {
 
 /// A thread for a lookup: mixes its order's tokens from the newest back.
 __global__ void __launch_bounds__(kThreads) hash_kernel(HashArgs op) {
+  join_kernel_chain();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= op.rows * op.lookups) return;
   const int64_t row = i / op.lookups;
@@ -59,6 +60,7 @@ __device__ inline uint4 load_codes(const uint8_t* codes) {
 template <bool kAligned>
 __global__ void __launch_bounds__(kThreads)
     lookup_kernel(bf16* y, const int64_t* ids, EngramTable table, int64_t pieces) {
+  join_kernel_chain();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= pieces) return;
   const int64_t pieces_of_row = table.head_dim / 16;
@@ -105,6 +107,7 @@ struct GateArgs {
 /// A block for a stream of a row.
 __global__ void __launch_bounds__(kThreads) gate_kernel(GateArgs op) {
   __shared__ double scratch[3 * kThreads / 32];
+  join_kernel_chain();
   const int64_t c = blockIdx.x;
   const int64_t streams = gridDim.x;
   const int64_t row = blockIdx.y;
@@ -162,8 +165,9 @@ void engram_hash(Exec& exec, const EngramHash& op) {
       .rows = op.ids.dim(0),
       .lookups = static_cast<int>(op.ids.dim(1)),
       .heads = static_cast<int>(op.ids.dim(1) / orders)};
-  hash_kernel<<<blocks_of(op.ids.size(), kThreads), kThreads, 0, exec.stream>>>(args);
-  check_launch("engram_hash");
+  launch_overlapped(
+      "engram_hash", hash_kernel, blocks_of(op.ids.size(), kThreads), kThreads, 0, exec.stream, args
+  );
 }
 
 void engram_lookup(Exec& exec, const EngramLookup& op) {
@@ -173,8 +177,18 @@ void engram_lookup(Exec& exec, const EngramLookup& op) {
   const unsigned int blocks = blocks_of(pieces, kThreads);
   const bool aligned = reinterpret_cast<uintptr_t>(op.table.codes) % 16 == 0;
   auto* kernel = aligned ? lookup_kernel<true> : lookup_kernel<false>;
-  kernel<<<blocks, kThreads, 0, exec.stream>>>(op.y.data, op.ids.data, op.table, pieces);
-  check_launch("engram_lookup");
+  launch_overlapped(
+      "engram_lookup",
+      kernel,
+      blocks,
+      kThreads,
+      0,
+      exec.stream,
+      op.y.data,
+      op.ids.data,
+      op.table,
+      pieces
+  );
 }
 
 void engram_gate(Exec& exec, const EngramGate& op) {
@@ -189,8 +203,7 @@ void engram_gate(Exec& exec, const EngramGate& op) {
       .gate = op.gate.empty() ? nullptr : op.gate.data,
       .width = op.h.dim(2)};
   const dim3 grid(static_cast<unsigned int>(op.h.dim(1)), static_cast<unsigned int>(op.h.dim(0)));
-  gate_kernel<<<grid, kThreads, 0, exec.stream>>>(args);
-  check_launch("engram_gate");
+  launch_overlapped("engram_gate", gate_kernel, grid, kThreads, 0, exec.stream, args);
 }
 
 }  // namespace di::ops::cuda

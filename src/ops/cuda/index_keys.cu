@@ -1,6 +1,6 @@
 // Four lanes share a group of 32 values, eight each: 16 bytes in, 4 bytes of codes out.
 #include "ops/cuda/index_keys.h"
-#include "ops/cuda/launch.h"
+#include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/shapes.h"
 #include "ops/cuda/vectors.cuh"
 
@@ -46,6 +46,7 @@ __device__ int64_t own_group() {
 }
 
 __global__ void quantize_rows(uint8_t* codes, uint8_t* scales, const bf16* x, int64_t groups) {
+  join_kernel_chain();
   const int64_t group = own_group();
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const GroupPlace place{codes + group * (kGroup / 2), scales + group};
@@ -60,6 +61,7 @@ __global__ void store_keys(
     int64_t count,
     const SequenceRows* sequences
 ) {
+  join_kernel_chain();
   const int64_t group = own_group();
   const int64_t i = group / groups_of_key;
   const bool active = i < count && entries[i].row >= 0;
@@ -84,10 +86,18 @@ void quantize_mxfp4(Exec& exec, const QuantizeMxFp4& op) {
   need_multiple("the width of MXFP4 rows", op.x.dim(1), kGroup);
   const int64_t groups = op.x.size() / kGroup;
   if (groups == 0) return;
-  quantize_rows<<<blocks_of(groups * kLanes, kThreads), kThreads, 0, exec.stream>>>(
-      op.codes.data, op.scales.data, op.x.data, groups
+  launch_overlapped(
+      "quantize_mxfp4",
+      quantize_rows,
+      blocks_of(groups * kLanes, kThreads),
+      kThreads,
+      0,
+      exec.stream,
+      op.codes.data,
+      op.scales.data,
+      op.x.data,
+      groups
   );
-  check_launch("quantize_mxfp4");
 }
 
 void index_key_store(Exec& exec, const IndexKeyStore& op) {
@@ -95,7 +105,13 @@ void index_key_store(Exec& exec, const IndexKeyStore& op) {
   const auto entries = std::ssize(op.entries);
   if (entries == 0) return;
   const int64_t groups = op.k.dim(1) / kGroup;
-  store_keys<<<blocks_of(entries * groups * kLanes, kThreads), kThreads, 0, exec.stream>>>(
+  launch_overlapped(
+      "index_key_store",
+      store_keys,
+      blocks_of(entries * groups * kLanes, kThreads),
+      kThreads,
+      0,
+      exec.stream,
       op.cache,
       op.k.data,
       static_cast<int>(groups),
@@ -103,7 +119,6 @@ void index_key_store(Exec& exec, const IndexKeyStore& op) {
       entries,
       op.rows.sequences.data()
   );
-  check_launch("index_key_store");
 }
 
 }  // namespace di::ops::cuda

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "ops/cuda/kv_store.h"
-#include "ops/cuda/launch.h"
+#include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/vectors.cuh"
 
 namespace di::ops::cuda {
@@ -47,6 +47,7 @@ __device__ void store_q4n(const bf16* x, int dim, int d, uint8_t* record, bool a
 __global__ void record_rows(
     uint8_t* records, const bf16* kv, int64_t rows, int dim, int64_t record_bytes
 ) {
+  join_kernel_chain();
   const int per_row = dim / kVector;
   const int64_t piece = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t row = piece / per_row;
@@ -65,6 +66,7 @@ __global__ void store_entries(
     int64_t count,
     const SequenceRows* sequences
 ) {
+  join_kernel_chain();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (i >= count) return;
   const NewEntry entry = entries[i];
@@ -88,6 +90,7 @@ __global__ void store_entries(
 /// One warp a row: block x takes the sequence, block y four of its newest rows.
 template <class Word>
 __global__ void store_rows(RingView ring, const uint8_t* records, const SequenceRows* sequences) {
+  join_kernel_chain();
   const SequenceRows sequence = sequences[blockIdx.x];
   const int64_t skipped =
       sequence.num_rows > ring.length ? sequence.num_rows - ring.length : int64_t{0};
@@ -124,14 +127,19 @@ void window_records(Exec& exec, const WindowRecords& op) {
   const int64_t dim = op.kv.dim(1);
   check_width("window_records", dim, 32);
   if (rows == 0) return;
-  record_rows<<<
+  launch_overlapped(
+      "window_records",
+      record_rows,
       blocks_of(rows * dim / kVector, kThreads),
       kThreads,
       0,
-      static_cast<cudaStream_t>(exec.stream)>>>(
-      op.records.data, op.kv.data, rows, static_cast<int>(dim), op.records.dim(1)
+      exec.stream,
+      op.records.data,
+      op.kv.data,
+      rows,
+      static_cast<int>(dim),
+      op.records.dim(1)
   );
-  check_launch("window_records");
 }
 
 void window_store(Exec& exec, const WindowStore& op) {
@@ -141,8 +149,16 @@ void window_store(Exec& exec, const WindowStore& op) {
       static_cast<unsigned>(op.rows.sequences.size()), blocks_of(rows, kThreads / kWarp)
   );
   const auto launch = [&]<class Word>(Word) {
-    store_rows<Word><<<grid, kThreads, 0, static_cast<cudaStream_t>(exec.stream)>>>(
-        op.ring, op.records.data, op.rows.sequences.data()
+    launch_overlapped(
+        "window_store",
+        store_rows<Word>,
+        grid,
+        kThreads,
+        0,
+        exec.stream,
+        op.ring,
+        op.records.data,
+        op.rows.sequences.data()
     );
   };
   const auto mixed = reinterpret_cast<uintptr_t>(op.ring.base) |
@@ -155,7 +171,6 @@ void window_store(Exec& exec, const WindowStore& op) {
   } else {
     launch(uint8_t{});
   }
-  check_launch("window_store");
 }
 
 void compressed_store(Exec& exec, const CompressedStore& op) {
@@ -165,11 +180,13 @@ void compressed_store(Exec& exec, const CompressedStore& op) {
   if (count == 0) return;
   const auto kernel =
       op.format == KvFormat::kFp8 ? store_entries<KvFormat::kFp8> : store_entries<KvFormat::kFp4>;
-  kernel<<<
+  launch_overlapped(
+      "compressed_store",
+      kernel,
       blocks_of(count, kThreads / kWarp),
       kThreads,
       0,
-      static_cast<cudaStream_t>(exec.stream)>>>(
+      exec.stream,
       op.cache,
       op.kv.data,
       static_cast<int>(dim),
@@ -177,7 +194,6 @@ void compressed_store(Exec& exec, const CompressedStore& op) {
       count,
       op.rows.sequences.data()
   );
-  check_launch("compressed_store");
 }
 
 }  // namespace di::ops::cuda

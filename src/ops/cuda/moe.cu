@@ -1,17 +1,19 @@
-// Router: a block for each row, whose threads evaluate the scores and whose first warp picks the k
-// best by k rounds of a warp-wide maximum. Activation: a thread for each element.
+// Router: a block for each row and a thread for each expert (or up to four). Every warp picks its
+// own k best by k rounds of a warp-wide maximum, the first warp the k best of these. Activation: a
+// thread for each element.
 #include <algorithm>
 #include <string>
 
 #include "base/error.h"
-#include "ops/cuda/launch.h"
+#include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/moe.h"
 #include "ops/cuda/swiglu.cuh"
 
 namespace di::ops::cuda {
 namespace {
 
-constexpr int kRouteThreads = 128;
+constexpr int kMaxRouteThreads = 512;
+constexpr int kKeys = 4;  // experts of a thread at most
 constexpr int kActivationThreads = 256;
 constexpr int kMaxSelected = 32;  // one for each lane of a warp
 
@@ -29,37 +31,58 @@ __device__ uint32_t order_of(float x) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/// The whole warp: the index of the largest of `order`, the lowest of equals; it is marked taken.
-__device__ int take_best(uint32_t* order, int experts, int lane) {
-  uint32_t best = 0;
-  int best_id = experts;
-  for (int e = lane; e < experts; e += 32) {
-    if (order[e] > best) {
-      best = order[e];
-      best_id = e;
-    }
-  }
-  const uint32_t top = __reduce_max_sync(~0u, best);
-  const int id = __reduce_min_sync(~0u, best == top ? best_id : experts);
-  if (id % 32 == lane) order[id] = 0;
-  __syncwarp();
-  return id;
+/// An expert's place in the selection: the best first, the lowest of equals. 0: nobody.
+__device__ uint64_t key_of(float x, int expert) {
+  return uint64_t{order_of(x)} << 32 | (0xffffffffu - static_cast<uint32_t>(expert));
+}
+__device__ int expert_of(uint64_t key) {
+  return static_cast<int>(0xffffffffu - static_cast<uint32_t>(key));
 }
 
-/// The whole warp: the k best in ascending order, lane i holding the i-th.
-__device__ int select_ascending(uint32_t* order, int experts, int k, int lane) {
-  int mine = experts;
+/// The largest key of the warp.
+__device__ uint64_t largest_of_warp(uint64_t key) {
+  const uint32_t high = __reduce_max_sync(~0u, static_cast<uint32_t>(key >> 32));
+  const uint32_t low = __reduce_max_sync(~0u, key >> 32 == high ? static_cast<uint32_t>(key) : 0u);
+  return uint64_t{high} << 32 | low;
+}
+
+/// The whole warp: writes the k largest of its lanes' keys to `best`, in falling order.
+__device__ void best_of_warp(uint64_t (&keys)[kKeys], int k, int lane, uint64_t* best) {
   for (int i = 0; i < k; ++i) {
-    const int id = take_best(order, experts, lane);
-    if (lane == i) mine = id;
+    uint64_t mine = keys[0];
+#pragma unroll
+    for (int j = 1; j < kKeys; ++j)
+      mine = max(mine, keys[j]);
+    const uint64_t top = largest_of_warp(mine);
+#pragma unroll
+    for (int j = 0; j < kKeys; ++j)
+      keys[j] = keys[j] == top ? 0 : keys[j];
+    if (lane == 0) best[i] = top;
   }
-  int ascending = experts;
-  for (int i = 0; i < k; ++i) {
-    const int id = __shfl_sync(~0u, mine, i);
-    const int rank = __popc(__ballot_sync(~0u, mine < id));
-    if (lane == rank) ascending = id;
+}
+
+/// The whole warp: takes the largest of `count` keys out of them and returns it.
+__device__ uint64_t take_largest(uint64_t* keys, int count, int lane) {
+  uint64_t mine = 0;
+  int place = 0;
+  for (int i = lane; i < count; i += 32) {
+    if (keys[i] > mine) {
+      mine = keys[i];
+      place = i;
+    }
   }
-  return ascending;
+  const uint64_t top = largest_of_warp(mine);
+  if (mine == top) keys[place] = 0;
+  __syncwarp();
+  return top;
+}
+
+/// The whole warp: how many of the first k lanes have a lower id than this one.
+__device__ int rank_among(int id, int k) {
+  int rank = 0;
+  for (int i = 0; i < k; ++i)
+    rank += __shfl_sync(~0u, id, i) < id ? 1 : 0;
+  return rank;
 }
 
 struct RouteArguments {
@@ -75,34 +98,52 @@ struct RouteArguments {
   float route_scale;
 };
 
-__global__ void route_kernel(RouteArguments op) {
-  extern __shared__ float score[];
-  auto* order = reinterpret_cast<uint32_t*>(score + op.experts);
+/// Bytes of shared memory: the experts' scores, then the best keys of each warp.
+int route_bytes(int experts, int threads, int k) {
+  return (experts + 1) / 2 * 8 + threads / 32 * k * 8;
+}
+
+__global__ void __launch_bounds__(kMaxRouteThreads) route_kernel(RouteArguments op) {
+  extern __shared__ __align__(8) float score[];
+  __shared__ float chosen[kMaxSelected];
+  auto* best = reinterpret_cast<uint64_t*>(score + (op.experts + 1) / 2 * 2);
+  join_kernel_chain();
   const int64_t row = blockIdx.x;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool is_image = op.is_image != nullptr && op.is_image[row] != 0;
   const float* bias = is_image ? op.bias_vl : op.bias;
-  for (int e = threadIdx.x; e < op.experts; e += kRouteThreads) {
+  uint64_t keys[kKeys] = {};
+#pragma unroll
+  for (int i = 0; i < kKeys; ++i) {
+    const int e = static_cast<int>(threadIdx.x) + i * static_cast<int>(blockDim.x);
+    if (e >= op.experts) break;
+    const float own_bias = bias == nullptr ? 0.0f : bias[e];
     score[e] = sqrt_softplus(op.logits[row * op.experts + e]);
-    order[e] = order_of(bias == nullptr ? score[e] : score[e] + bias[e]);
+    keys[i] = key_of(bias == nullptr ? score[e] : score[e] + own_bias, e);
   }
+  if (op.fixed_ids == nullptr) best_of_warp(keys, op.k, lane, best + threadIdx.x / 32 * op.k);
   __syncthreads();
   if (threadIdx.x >= 32) return;
-  const int lane = threadIdx.x;
-  int id = 0;
+  int id = op.experts;
+  int rank = lane;
   if (op.fixed_ids == nullptr) {
-    id = select_ascending(order, op.experts, op.k, lane);
+    for (int i = 0; i < op.k; ++i) {
+      const uint64_t top = take_largest(best, static_cast<int>(blockDim.x) / 32 * op.k, lane);
+      if (lane == i) id = expert_of(top);
+    }
+    rank = rank_among(id, op.k);
   } else if (lane < op.k) {
     id = op.fixed_ids[row * op.k + lane];
   }
-  const bool valid = lane < op.k && id >= 0 && id < op.experts;
-  const float mine = valid ? score[id] : 0.0f;
+  if (lane < op.k) chosen[rank] = id >= 0 && id < op.experts ? score[id] : 0.0f;
+  __syncwarp();
   double total = 0;
   for (int i = 0; i < op.k; ++i)
-    total += __shfl_sync(~0u, mine, i);
+    total += chosen[i];
   const float divisor = static_cast<float>(total) + 1e-20f;
   if (lane < op.k) {
-    op.ids[row * op.k + lane] = id;
-    op.weights[row * op.k + lane] = mine / divisor * op.route_scale;
+    op.ids[row * op.k + rank] = id;
+    op.weights[row * op.k + rank] = chosen[rank] / divisor * op.route_scale;
   }
 }
 
@@ -115,6 +156,7 @@ __global__ void swiglu_kernel(
     int64_t inner,
     float limit
 ) {
+  join_kernel_chain();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kActivationThreads + threadIdx.x;
   if (i >= count) return;
   float value = silu_exact(limit_gate(to_float(gate[i]), limit)) * limit_up(to_float(up[i]), limit);
@@ -147,19 +189,40 @@ void route(Exec& exec, const Route& op) {
       .experts = static_cast<int>(experts),
       .k = static_cast<int>(k),
       .route_scale = op.route_scale};
-  const std::size_t shared = static_cast<std::size_t>(experts) * 8;
-  route_kernel<<<static_cast<unsigned>(rows), kRouteThreads, shared, exec.stream>>>(arguments);
-  check_launch("route");
+  // A thread for every expert is fastest for a row alone, fewer of them for many rows.
+  constexpr int64_t kFewRows = 132;
+  const int share = rows <= kFewRows ? arguments.experts : arguments.experts / kKeys + 1;
+  const int threads = std::clamp((share + 31) / 32 * 32, 128, kMaxRouteThreads);
+  launch_overlapped(
+      "route",
+      route_kernel,
+      static_cast<unsigned>(rows),
+      threads,
+      route_bytes(arguments.experts, threads, arguments.k),
+      exec.stream,
+      arguments
+  );
 }
 
 void swiglu(Exec& exec, const SwiGlu& op) {
   const int64_t count = op.u.size();
   if (count == 0) return;
   const auto blocks = static_cast<unsigned>((count + kActivationThreads - 1) / kActivationThreads);
-  swiglu_kernel<<<blocks, kActivationThreads, 0, exec.stream>>>(
-      op.u.data, op.gate.data, op.up.data, op.weights.data, count, op.u.dim(1), op.limit
+  launch_overlapped(
+      "swiglu",
+      swiglu_kernel,
+      blocks,
+      kActivationThreads,
+      0,
+      exec.stream,
+      op.u.data,
+      op.gate.data,
+      op.up.data,
+      op.weights.data,
+      count,
+      op.u.dim(1),
+      op.limit
   );
-  check_launch("swiglu");
 }
 
 }  // namespace di::ops::cuda

@@ -1,8 +1,9 @@
 // Q8, RMS norm and rotary positions; see norm.h. They are bound by memory, or by the launch.
 #include <algorithm>
 
-#include "ops/cuda/launch.h"
+#include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/norm.h"
+#include "ops/cuda/norm_row.cuh"
 #include "ops/cuda/scalars.cuh"
 #include "ops/cuda/shapes.h"
 #include "ops/cuda/vectors.cuh"
@@ -15,6 +16,7 @@ constexpr int kThreads = 256;
 /// Eight columns a thread, so that a group is four lanes of one warp.
 __global__ void __launch_bounds__(kThreads)
     quantize_kernel(uint8_t* codes, uint8_t* scales, const bf16* x, int64_t vectors) {
+  join_kernel_chain();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   float values[kVector] = {};
   if (i < vectors) unpack(load_vector(x + i * kVector), values);
@@ -24,75 +26,28 @@ __global__ void __launch_bounds__(kThreads)
   if (i % 4 == 0) scales[i / 4] = q8.scale;
 }
 
-/// Of RmsNorm; `codes` is nullptr when nobody wants Q8.
-struct NormArrays {
-  bf16* y;
-  const bf16* x;
-  const bf16* weight;
-  uint8_t* codes;
-  uint8_t* scales;
-};
-
-/// kRowThreads threads share a row and keep it in registers, kKept vectors each at most.
+/// kRowThreads threads share a row.
 template <int kRowThreads, int kKept>
-__global__ void __launch_bounds__(kThreads)
-    rms_norm_kernel(NormArrays arrays, int rows, int width, float eps) {
+__global__ void __launch_bounds__(kThreads) rms_norm_kernel(NormArrays arrays) {
   __shared__ double scratch[kThreads / 32];
   const int row = blockIdx.x * (kThreads / kRowThreads) + threadIdx.x / kRowThreads;
-  if (row >= rows) return;
-  const int first = threadIdx.x % kRowThreads * kVector;
-  const int64_t offset = static_cast<int64_t>(row) * width;
-  uint4 kept[kKept];
-#pragma unroll
-  for (int v = 0; v < kKept; ++v) {
-    const int d = first + v * kRowThreads * kVector;
-    kept[v] = d < width ? load_vector(arrays.x + offset + d) : uint4{};
-  }
-  double sum[1] = {};
-  float values[kVector];
-#pragma unroll
-  for (int v = 0; v < kKept; ++v) {
-    unpack(kept[v], values);
-#pragma unroll
-    for (int i = 0; i < kVector; ++i)
-      sum[0] += values[i] * values[i];
-  }
-  sum_over_row<kRowThreads>(sum, scratch);
-  const float factor = inverse_rms_of_sum(sum[0], width, eps);
-#pragma unroll
-  for (int v = 0; v < kKept; ++v) {
-    const int d = first + v * kRowThreads * kVector;
-    const bool inside = d < width;
-    float weights[kVector] = {};
-    unpack(kept[v], values);
-    if (inside) unpack(load_vector(arrays.weight + d), weights);
-#pragma unroll
-    for (int i = 0; i < kVector; ++i)
-      values[i] = weights[i] * (values[i] * factor);
-    const uint4 rounded = pack(values);
-    if (inside) store_vector(arrays.y + offset + d, rounded);
-    if (arrays.codes == nullptr) continue;
-    unpack(rounded, values);
-    const Q8Vector q8 = quantize_q8(values);
-    if (!inside) continue;
-    *reinterpret_cast<uint2*>(arrays.codes + offset + d) = q8.codes;
-    if (d % kScaleGroup == 0) arrays.scales[(offset + d) / kScaleGroup] = q8.scale;
-  }
+  if (row >= arrays.rows) return;
+  NormRow<kRowThreads, kKept> norm(arrays);
+  join_kernel_chain();
+  norm.run(arrays, row, scratch);
 }
-
-/// Launches for rows up to this width, when their kernel is asked to keep so many vectors.
-template <int kRowThreads, int kKept>
-constexpr int64_t kMaxWidth = int64_t{kRowThreads} * kKept* kVector;
 
 template <int kRowThreads, int kKept>
 void launch_rms_norm(Exec& exec, const RmsNorm& op) {
-  const auto rows = static_cast<int>(op.x.dim(0));
-  const auto width = static_cast<int>(op.x.dim(1));
-  rms_norm_kernel<kRowThreads, kKept>
-      <<<blocks_of(rows, kThreads / kRowThreads), kThreads, 0, exec.stream>>>(
-          {op.y.data, op.x.data, op.weight.data, op.codes.data, op.scales.data}, rows, width, op.eps
-      );
-  check_launch("rms_norm");
+  launch_overlapped(
+      "rms_norm",
+      rms_norm_kernel<kRowThreads, kKept>,
+      blocks_of(op.x.dim(0), kThreads / kRowThreads),
+      kThreads,
+      0,
+      exec.stream,
+      norm_arrays(op)
+  );
 }
 
 __device__ inline uint32_t rotate(uint32_t pair, float2 r) {
@@ -108,8 +63,8 @@ __device__ inline uint32_t rotate(uint32_t pair, const float2* r) {
   return rotate(pair, *r);
 }
 
-/// A block for a row: its angles first, then pieces of all heads. A piece is one pair of channels,
-/// or four where they are aligned.
+/// Block x takes a row, block y a share of its heads: its angles first, while its first pieces are
+/// on their way. A piece is one pair of channels, or four where they are aligned.
 template <class Piece>
 __global__ void __launch_bounds__(kThreads) rope_kernel(
     bf16* x,
@@ -121,19 +76,25 @@ __global__ void __launch_bounds__(kThreads) rope_kernel(
     bool inverse
 ) {
   extern __shared__ float2 rotations[];
+  join_kernel_chain();
   const int64_t row = blockIdx.x;
+  constexpr int kPairs = sizeof(Piece) / 4;
+  const int pieces = pairs / kPairs;
+  bf16* start = x + row * heads * head_dim + head_dim - 2 * pairs;
+  const auto place_of = [&](int i) {
+    return reinterpret_cast<Piece*>(start + i / pieces * head_dim + i % pieces * kPairs * 2);
+  };
+  int i = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x);
+  const bool has_piece = i < heads * pieces;
+  Piece piece{};
+  if (has_piece) piece = *place_of(i);
   for (int pair = threadIdx.x; pair < pairs; pair += blockDim.x)
     rotations[pair] = rotation(positions[row], frequencies[pair], inverse);
   __syncthreads();
-  constexpr int kPairs = sizeof(Piece) / 4;
-  const int pieces = pairs / kPairs;
-  bf16* first = x + row * heads * head_dim + head_dim - 2 * pairs;
-#pragma unroll 2
-  for (int i = threadIdx.x; i < heads * pieces; i += blockDim.x) {
-    const int pair = i % pieces * kPairs;
-    auto* place = reinterpret_cast<Piece*>(first + i / pieces * head_dim + 2 * pair);
-    *place = rotate(*place, rotations + pair);
-  }
+  if (!has_piece) return;
+  *place_of(i) = rotate(piece, rotations + i % pieces * kPairs);
+  for (i += gridDim.y * blockDim.x; i < heads * pieces; i += gridDim.y * blockDim.x)
+    *place_of(i) = rotate(*place_of(i), rotations + i % pieces * kPairs);
 }
 
 template <class Piece>
@@ -142,8 +103,15 @@ void launch_rope(Exec& exec, const Rope& op) {
   const auto heads = static_cast<int>(op.x.dim(1));
   const int pieces = heads * pairs / static_cast<int>(sizeof(Piece) / 4);
   const int threads = std::min(kThreads, (std::max(pieces, pairs) + 31) / 32 * 32);
-  const auto shared = static_cast<unsigned int>(pairs) * sizeof(float2);
-  rope_kernel<Piece><<<static_cast<unsigned int>(op.x.dim(0)), threads, shared, exec.stream>>>(
+  constexpr unsigned int kFewRows = 64;  // that leave processors to spare
+  const auto rows = static_cast<unsigned int>(op.x.dim(0));
+  launch_overlapped(
+      "rope",
+      rope_kernel<Piece>,
+      dim3(rows, rows <= kFewRows ? blocks_of(pieces, threads) : 1),
+      threads,
+      pairs * static_cast<int>(sizeof(float2)),
+      exec.stream,
       op.x.data,
       op.positions.data,
       op.frequencies.data,
@@ -152,7 +120,6 @@ void launch_rope(Exec& exec, const Rope& op) {
       pairs,
       op.inverse
   );
-  check_launch("rope");
 }
 
 }  // namespace
@@ -161,24 +128,32 @@ void quantize_fp8(Exec& exec, const QuantizeFp8& op) {
   need_multiple("quantize_fp8: columns", op.x.dim(1), kScaleGroup);
   const int64_t vectors = op.x.size() / kVector;
   if (vectors == 0) return;
-  quantize_kernel<<<blocks_of(vectors, kThreads), kThreads, 0, exec.stream>>>(
-      op.codes.data, op.scales.data, op.x.data, vectors
+  launch_overlapped(
+      "quantize_fp8",
+      quantize_kernel,
+      blocks_of(vectors, kThreads),
+      kThreads,
+      0,
+      exec.stream,
+      op.codes.data,
+      op.scales.data,
+      op.x.data,
+      vectors
   );
-  check_launch("quantize_fp8");
 }
 
 void rms_norm(Exec& exec, const RmsNorm& op) {
   need_multiple("rms_norm: width", op.x.dim(1), op.codes.empty() ? kVector : kScaleGroup);
   if (op.x.size() == 0) return;
   const int64_t width = op.x.dim(1);
-  if (width <= kMaxWidth<32, 2>) {
+  if (width <= NormRow<32, 2>::kMaxWidth) {
     launch_rms_norm<32, 2>(exec, op);
-  } else if (width <= kMaxWidth<32, 5>) {
+  } else if (width <= NormRow<32, 5>::kMaxWidth) {
     launch_rms_norm<32, 5>(exec, op);
-  } else if (width <= kMaxWidth<kThreads, 3>) {
+  } else if (width <= NormRow<kThreads, 3>::kMaxWidth) {
     launch_rms_norm<kThreads, 3>(exec, op);
   } else {
-    need_at_most("rms_norm: width", width, kMaxWidth<kThreads, 8>);
+    need_at_most("rms_norm: width", width, NormRow<kThreads, 8>::kMaxWidth);
     launch_rms_norm<kThreads, 8>(exec, op);
   }
 }

@@ -7,6 +7,8 @@
 
 #include <cuda.h>
 
+#include "ops/cuda/launch_overlapped.cuh"
+
 namespace di::ops::cuda {
 
 /// The 32-bit address that PTX uses for a pointer into this CTA's shared memory.
@@ -259,16 +261,6 @@ __device__ inline void raise_registers() {
 template <int Count>
 __device__ inline void lower_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));
-}
-
-/// Waits for the kernels before this one in the stream, when it was launched to overlap with them;
-/// before it, only data that no kernel writes may be read, and nothing may be written.
-__device__ inline void wait_for_previous_kernels() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-/// Lets the next kernel of the stream start, if it was launched to overlap with this one.
-__device__ inline void let_next_kernel_start() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 }  // namespace di::ops::cuda

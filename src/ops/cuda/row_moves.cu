@@ -1,5 +1,5 @@
 // Copies and looks, 16 bytes a thread; see row_moves.h. They are bound by memory.
-#include "ops/cuda/launch.h"
+#include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/row_moves.h"
 #include "ops/cuda/shapes.h"
 #include "ops/cuda/vectors.cuh"
@@ -29,6 +29,7 @@ __device__ inline const bf16* embedding_of(const EmbedArgs& op, int64_t row) {
 
 /// A block for a row: reads the embedding once and writes every stream.
 __global__ void __launch_bounds__(kThreads) embed_kernel(EmbedArgs op) {
+  join_kernel_chain();
   const int64_t row = blockIdx.x;
   const bf16* from = embedding_of(op, row);
   bf16* to = op.h + row * op.streams * op.hidden;
@@ -46,6 +47,7 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(EmbedArgs op) {
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     copy_kernel(CopyRows op, const int64_t* sources, int64_t words) {
+  join_kernel_chain();
   const int64_t row = blockIdx.y;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= words) return;
@@ -58,8 +60,9 @@ template <class T>
 void launch_copy(Exec& exec, const CopyRows& op, const int64_t* sources) {
   const int64_t words = op.row_bytes / static_cast<int64_t>(sizeof(T));
   const dim3 grid(blocks_of(words, kThreads), static_cast<unsigned int>(op.num_rows));
-  copy_kernel<T><<<grid, kThreads, 0, exec.stream>>>(op, sources, words);
-  check_launch("copy_rows");
+  launch_overlapped(
+      "copy_rows", copy_kernel<T>, grid, kThreads, 0, exec.stream, op, sources, words
+  );
 }
 
 /// Whether one of a pair's exponents is all ones.
@@ -70,6 +73,7 @@ __device__ inline bool is_odd_pair(uint32_t pair) {
 /// A block for a row of streams.
 __global__ void __launch_bounds__(kThreads)
     finite_kernel(uint8_t* finite, const bf16* h, int64_t row_size, const int32_t* sequence_of) {
+  join_kernel_chain();
   const int64_t row = blockIdx.x;
   const bf16* values = h + row * row_size;
   bool odd = false;
@@ -95,8 +99,8 @@ void embed(Exec& exec, const Embed& op) {
       .positions = op.rows.positions.data,
       .streams = op.h.dim(1),
       .hidden = op.h.dim(2)};
-  embed_kernel<<<static_cast<unsigned int>(op.h.dim(0)), kThreads, 0, exec.stream>>>(args);
-  check_launch("embed");
+  const auto rows = static_cast<unsigned int>(op.h.dim(0));
+  launch_overlapped("embed", embed_kernel, rows, kThreads, 0, exec.stream, args);
 }
 
 void copy_rows(Exec& exec, const CopyRows& op) {
@@ -117,10 +121,18 @@ void copy_rows(Exec& exec, const CopyRows& op) {
 void rows_finite(Exec& exec, const RowsFinite& op) {
   need_multiple("rows_finite: values of a row", op.h.stride(), kVector);
   if (op.h.dim(0) == 0) return;
-  finite_kernel<<<static_cast<unsigned int>(op.h.dim(0)), kThreads, 0, exec.stream>>>(
-      op.finite.data, op.h.data, op.h.stride(), op.rows.sequence_of.data
+  launch_overlapped(
+      "rows_finite",
+      finite_kernel,
+      static_cast<unsigned int>(op.h.dim(0)),
+      kThreads,
+      0,
+      exec.stream,
+      op.finite.data,
+      op.h.data,
+      op.h.stride(),
+      op.rows.sequence_of.data
   );
-  check_launch("rows_finite");
 }
 
 }  // namespace di::ops::cuda
