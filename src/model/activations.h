@@ -21,6 +21,8 @@ struct Activations {
   View<bf16, 3> h_next;          // where expand() writes; then the two change places
   View<float, 2> a;              // [rows, c]: pre-mix handed from site to site
   SiteMix mix;                   // of the current site
+  View<bf16, 2> y;               // [rows, hidden_size]: what the newest sublayer gave
+  ops::MhcExpand pending;        // that gives h, or empty: it is done
   View<int32_t, 2> selected;     // [rows, index_topk]: of the newest index source
   View<int32_t, 2> candidates;   // [rows, candidate_topk_blocks]: of the candidate source
   View<bf16, 2> taps;            // [rows, targets · hidden_size], or empty: nobody wants them
@@ -78,31 +80,38 @@ struct SiteInput {
 SiteInput enter_site(
     const Pass& pass, const SiteWeights& site, const View<const bf16, 1>& norm, Activations& act
 );
-/// h_j = post_j · y + Σ_i comb_ij · h_i, and the site's pre becomes the next pre-mix. mhc.cc
-void expand(const Pass& pass, const View<bf16, 2>& y, Activations& act);
+/// h_j = post_j · y + Σ_i comb_ij · h_i, and the site's pre becomes the next pre-mix. The next
+/// site does the sum, or settle(). mhc.cc
+void expand(const Pass& pass, Activations& act);
+/// To be called before anything but a site reads act.h. mhc.cc
+void settle(const Pass& pass, Activations& act);
 /// A KV source's own entries: compressed records and index keys of all rows. compressor.cc
 void compress(const Pass& pass, int64_t l, const View<bf16, 2>& x, const Activations& act);
-/// An index source's selection, from the quantised low-rank query. indexer.cc
-void select_entries(
-    const Pass& pass, int64_t l, const View<bf16, 2>& x, const ops::Q8View& qr, Activations& act
-);
+/// What an index source asks.
+struct IndexQueries {
+  View<bf16, 2> q;             // [rows, index_n_heads · index_head_dim]
+  View<bf16, 2> head_weights;  // [rows, index_n_heads]
+};
+/// What the projection of an index source's head weights is multiplied by:
+/// 1 / √(index_head_dim · index_n_heads). indexer.cc
+float index_factor(const IndexerConfig& config);
+/// An index source's selection. indexer.cc
+void select_entries(const Pass& pass, int64_t l, const IndexQueries& queries, Activations& act);
 /// Window records [rows, record_bytes] of the keys of x, not yet in the rings. attention.cc
 View<uint8_t, 2> window_records(
     const Pass& pass, int64_t l, const ops::Q8View& x, const Activations& act
 );
-/// The attention sublayer [rows, hidden_size]. attention.cc
-View<bf16, 2> attention(const Pass& pass, int64_t l, const SiteInput& input, Activations& act);
-/// The mixture-of-experts sublayer [rows, hidden_size]. moe.cc
-View<bf16, 2> mixture_of_experts(
-    const Pass& pass, int64_t l, const SiteInput& input, const Activations& act
-);
+/// The attention sublayer, into act.y. attention.cc
+void attention(const Pass& pass, int64_t l, const SiteInput& input, Activations& act);
+/// The mixture-of-experts sublayer, into act.y. moe.cc
+void mixture_of_experts(const Pass& pass, int64_t l, const SiteInput& input, Activations& act);
 /// One layer of the backbone or of the drafter. forward.cc
 void run_layer(const Pass& pass, int64_t l, Activations& act);
 /// The streams of the rows that want logits, collapsed [logit rows, hidden_size]. head.cc
-View<bf16, 2> final_collapse(const Pass& pass, const Activations& act);
+View<bf16, 2> final_collapse(const Pass& pass, Activations& act);
 /// Final collapse, norm and head for the rows that want logits; the result is `y`
 /// [logit rows, vocab_size]. head.cc
-void logits(const Pass& pass, const Activations& act, const View<float, 2>& y);
+void logits(const Pass& pass, Activations& act, const View<float, 2>& y);
 
 /// Shows a tensor to the observer, when there is one, and takes back what it wrote. observe.cc
 void observe_bytes(const Pass& pass, std::string_view name, int64_t l, ObservedTensor tensor);
@@ -118,12 +127,18 @@ void observe(const Pass& pass, std::string_view name, int64_t l, const View<T, R
 ops::Q8View quantize(const Pass& pass, const View<const bf16, 2>& x);
 /// x · Wᵀ for quantised activations, bf16.
 View<bf16, 2> linear_q8(const Pass& pass, const ops::Q8View& x, const ops::Weight& w);
+/// The same, into `y`.
+void linear_q8(
+    const Pass& pass, const View<bf16, 2>& y, const ops::Q8View& x, const ops::Weight& w
+);
 /// x · Wᵀ for bf16 activations, bf16.
 View<bf16, 2> linear_bf16(
     const Pass& pass, const View<const bf16, 2>& x, const ops::Weight& w, int64_t groups = 1
 );
 /// x · Wᵀ for bf16 activations, fp32.
 View<float, 2> linear_f32(const Pass& pass, const View<const bf16, 2>& x, const ops::Weight& w);
+/// RMS norm in place, and the result in Q8.
+ops::Q8View norm_q8(const Pass& pass, const View<bf16, 2>& x, const View<const bf16, 1>& weight);
 /// RMS norm in place.
 void norm(const Pass& pass, const View<bf16, 2>& x, const View<const bf16, 1>& weight);
 /// A copy of all rows of `from` to the first rows of `to`.
@@ -154,8 +169,6 @@ View<T, Rank> gather(
   pass.ops.copy_rows(pass.exec, copy);
   return result;
 }
-/// RMS norm in place, and the result in Q8.
-ops::Q8View norm_q8(const Pass& pass, const View<bf16, 2>& x, const View<const bf16, 1>& weight);
 /// Rotates heads of width x.dim(2) in place.
 void rotate(
     const Pass& pass,

@@ -1,10 +1,77 @@
 // The attention sublayer. Source: specification section 4.4.
+#include <array>
 #include <cmath>
 
 #include "model/activations.h"
 
 namespace di::model {
 namespace {
+
+/// The window keys of `kv`, with memory for their records.
+ops::WindowKeys window_keys(
+    const Pass& pass, int64_t l, const View<bf16, 2>& kv, const Activations& act
+) {
+  return {
+      .records = pass.arena().array<uint8_t>(
+          kv.dim(0), ops::kv_record_bytes(ops::KvFormat::kFp8, kv.dim(1))
+      ),
+      .kv = kv,
+      .norm = pass.layer(l).attn.kv_norm,
+      .positions = act.rows->view().positions,
+      .frequencies = pass.frequencies(l),
+      .eps = static_cast<float>(pass.model.config.rms_norm_eps)};
+}
+
+/// What the two low-rank projections give.
+struct LowRank {
+  ops::Q8View query;         // [rows, q_lora_rank], normed
+  View<uint8_t, 2> records;  // [rows, record_bytes]: window records, not yet in the rings
+};
+
+LowRank low_rank(const Pass& pass, int64_t l, const ops::Q8View& x, const Activations& act) {
+  const AttentionWeights& weights = pass.layer(l).attn;
+  const int64_t rows = act.num_rows();
+  const auto query = pass.arena().array<bf16>(rows, weights.wq_a.rows);
+  const auto kv = pass.arena().array<bf16>(rows, weights.wkv.rows);
+  const std::array<ops::LinearQ8, 2> products{{{query, x, weights.wq_a}, {kv, x, weights.wkv}}};
+  pass.ops.linear_set(pass.exec, {.q8 = products, .plain = {}});
+  const auto codes = pass.arena().array<uint8_t>(rows, query.dim(1));
+  const auto scales = pass.arena().array<uint8_t>(rows, query.dim(1) / ops::kScaleGroup);
+  ops::WindowKeys op = window_keys(pass, l, kv, act);
+  op.query = {
+      .y = query,
+      .x = query,
+      .weight = weights.q_norm,
+      .eps = op.eps,
+      .codes = codes,
+      .scales = scales};
+  pass.ops.window_keys(pass.exec, op);
+  return {{codes, scales}, op.records};
+}
+
+/// The queries of all heads [rows, heads · head_dim], and an index source's, in one set.
+struct Queries {
+  View<bf16, 2> heads;
+  IndexQueries index;
+};
+
+Queries queries(const Pass& pass, int64_t l, const View<bf16, 2>& x, const ops::Q8View& low) {
+  const ops::Weight& wq_b = pass.layer(l).attn.wq_b;
+  if (!pass.role(l).is_index_source) return {linear_q8(pass, low, wq_b), {}};
+  const IndexerWeights& indexer = *pass.layer(l).indexer;
+  const auto of = [&](const ops::Weight& w) { return pass.arena().array<bf16>(x.dim(0), w.rows); };
+  const Queries result{of(wq_b), {of(indexer.wq_b), of(indexer.weights_proj)}};
+  const std::array<ops::LinearQ8, 2> products{
+      {{result.heads, low, wq_b}, {result.index.q, low, indexer.wq_b}}};
+  const std::array<ops::Linear, 1> plain{
+      {{.y = result.index.head_weights,
+        .y_f32 = {},
+        .x = x,
+        .w = indexer.weights_proj,
+        .y_factor = index_factor(pass.model.config.indexer)}}};
+  pass.ops.linear_set(pass.exec, {.q8 = products, .plain = plain});
+  return result;
+}
 
 /// Attention of all heads over window and selection [rows, heads, head_dim], still rotated.
 View<bf16, 3> attend(
@@ -40,35 +107,22 @@ View<bf16, 3> attend(
 View<uint8_t, 2> window_records(
     const Pass& pass, int64_t l, const ops::Q8View& x, const Activations& act
 ) {
-  const AttentionWeights& weights = pass.layer(l).attn;
-  const View<bf16, 2> kv = linear_q8(pass, x, weights.wkv);
-  const auto records =
-      pass.arena().array<uint8_t>(kv.dim(0), ops::kv_record_bytes(ops::KvFormat::kFp8, kv.dim(1)));
-  pass.ops.window_keys(
-      pass.exec,
-      {.records = records,
-       .kv = kv,
-       .norm = weights.kv_norm,
-       .positions = act.rows->view().positions,
-       .frequencies = pass.frequencies(l),
-       .eps = static_cast<float>(pass.model.config.rms_norm_eps)}
-  );
-  return records;
+  const ops::WindowKeys op = window_keys(pass, l, linear_q8(pass, x, pass.layer(l).attn.wkv), act);
+  pass.ops.window_keys(pass.exec, op);
+  return op.records;
 }
 
-View<bf16, 2> attention(const Pass& pass, int64_t l, const SiteInput& input, Activations& act) {
+void attention(const Pass& pass, int64_t l, const SiteInput& input, Activations& act) {
   const AttentionConfig& config = pass.model.config.attention;
   const AttentionWeights& weights = pass.layer(l).attn;
   const View<const int64_t, 1> positions = act.rows->view().positions;
   const int64_t rows = act.num_rows();
 
-  const View<bf16, 2> qr = linear_q8(pass, input.q8(), weights.wq_a);
-  const ops::Q8View qr_q8 = norm_q8(pass, qr, weights.q_norm);
-  const View<bf16, 2> q_flat = linear_q8(pass, qr_q8, weights.wq_b);
-  const View<bf16, 3> q(q_flat.data, rows, config.num_attention_heads, config.head_dim);
+  const auto [low, records] = low_rank(pass, l, input.q8(), act);
+  const auto [heads, index] = queries(pass, l, input.x, low);
+  const View<bf16, 3> q(heads.data, rows, config.num_attention_heads, config.head_dim);
   rotate(pass, l, q, positions);
-  const View<uint8_t, 2> records = window_records(pass, l, input.q8(), act);
-  if (pass.role(l).is_index_source) select_entries(pass, l, input.x, qr_q8, act);
+  if (pass.role(l).is_index_source) select_entries(pass, l, index, act);
 
   const View<bf16, 3> o = attend(pass, l, q, records, act);
   if (!pass.is_draft(l)) {  // a draft leaves nothing behind
@@ -78,10 +132,9 @@ View<bf16, 2> attention(const Pass& pass, int64_t l, const SiteInput& input, Act
   }
   rotate(pass, l, o, positions, /*inverse=*/true);
   const View<const bf16, 2> o_flat(o.data, rows, config.query_size());
-  const View<bf16, 2> low_rank = linear_bf16(pass, o_flat, weights.wo_a, config.o_groups);
-  const View<bf16, 2> y = linear_q8(pass, quantize(pass, low_rank), weights.wo_b);
-  observe(pass, "attn_out", l, y);
-  return y;
+  const View<bf16, 2> o_low = linear_bf16(pass, o_flat, weights.wo_a, config.o_groups);
+  linear_q8(pass, act.y, quantize(pass, o_low), weights.wo_b);
+  observe(pass, "attn_out", l, act.y);
 }
 
 }  // namespace di::model

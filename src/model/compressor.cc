@@ -1,4 +1,6 @@
 // A KV source's compressed entries and index keys. Source: specification sections 4.5 and 4.6.
+#include <array>
+
 #include "model/activations.h"
 
 namespace di::model {
@@ -19,8 +21,12 @@ View<bf16, 2> latents(
     norm(pass, latent, weights.norm);
     return latent;
   }
-  const View<float, 2> kv = linear_f32(pass, x, weights.wkv);
-  const View<float, 2> score = linear_f32(pass, x, weights.wgate);
+  const auto kv = pass.arena().array<float>(x.dim(0), weights.wkv.rows);
+  const auto score = pass.arena().array<float>(x.dim(0), weights.wgate.rows);
+  const std::array<ops::Linear, 2> products{
+      {{.y = {}, .y_f32 = kv, .x = x, .w = weights.wkv},
+       {.y = {}, .y_f32 = score, .x = x, .w = weights.wgate}}};
+  pass.ops.linear_set(pass.exec, {.q8 = {}, .plain = products});
   const auto latent = pass.arena().array<bf16>(std::ssize(list.entries), weights.wkv.rows);
   const ops::RingView carry = pass.cache.carry(l);
   const ops::Rows rows = act.rows->view();

@@ -15,6 +15,7 @@ void take_memory(const Pass& pass, Activations& act) {
   act.mix.pre = arena.array<float>(rows, c);
   act.mix.post = arena.array<float>(rows, c);
   act.mix.comb = arena.array<float>(rows, c, c);
+  act.y = arena.array<bf16>(rows, config.hidden_size);
   act.selected = arena.array<int32_t>(rows, config.indexer.index_topk);
   act.candidates = arena.array<int32_t>(rows, config.indexer.candidate_topk_blocks);
   if (pass.options.draft_context && config.draft.enabled()) {

@@ -11,7 +11,8 @@ namespace di::model {
 namespace {
 
 /// Looks for rows that have gone astray.
-void note_finite(const Pass& pass, const Activations& act) {
+void note_finite(const Pass& pass, Activations& act) {
+  settle(pass, act);
   pass.ops.rows_finite(pass.exec, {.finite = act.finite, .h = act.h, .rows = act.rows->view()});
 }
 
@@ -35,7 +36,7 @@ void enter_decoder(const Pass& pass, SiteInput& input, Activations& act) {
   keep(act.mix.post);
   keep(act.mix.comb);
   if (act.taps.data != nullptr) keep(act.taps);
-  for (int64_t* rows : {act.h_next.dims, act.selected.dims, act.candidates.dims}) {
+  for (int64_t* rows : {act.h_next.dims, act.y.dims, act.selected.dims, act.candidates.dims}) {
     *rows = act.num_rows();
   }
 }
@@ -47,7 +48,8 @@ void attention_site(const Pass& pass, int64_t l, Activations& act) {
   if (pass.role(l).is_kv_source) compress(pass, l, input.x, act);
   if (l == pass.placed.border) enter_decoder(pass, input, act);
   if (act.num_rows() == 0) return;
-  expand(pass, attention(pass, l, input, act), act);
+  attention(pass, l, input, act);
+  expand(pass, act);
   observe(pass, "h_mid", l, act.h);
 }
 
@@ -55,7 +57,8 @@ void expert_site(const Pass& pass, int64_t l, Activations& act) {
   const Arena::Scope scope(pass.arena());
   const LayerWeights& layer = pass.layer(l);
   const SiteInput input = enter_site(pass, layer.hc_ffn, layer.ffn_norm, act);
-  expand(pass, mixture_of_experts(pass, l, input, act), act);
+  mixture_of_experts(pass, l, input, act);
+  expand(pass, act);
 }
 
 }  // namespace

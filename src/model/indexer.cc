@@ -4,34 +4,18 @@
 #include "model/activations.h"
 
 namespace di::model {
-namespace {
-
-/// weights_proj(x) / √(index_head_dim · index_n_heads), in bf16.
-View<bf16, 2> head_weights(
-    const Pass& pass, const View<bf16, 2>& x, const ops::Weight& projection
-) {
-  const IndexerConfig& config = pass.model.config.indexer;
-  const auto factor = static_cast<float>(
+float index_factor(const IndexerConfig& config) {
+  return static_cast<float>(
       1.0 / std::sqrt(static_cast<double>(config.index_head_dim * config.index_n_heads))
   );
-  const auto weights = pass.arena().array<bf16>(x.dim(0), projection.rows);
-  pass.ops.linear(
-      pass.exec, {.y = weights, .y_f32 = {}, .x = x, .w = projection, .y_factor = factor}
-  );
-  return weights;
 }
 
-}  // namespace
-
-void select_entries(
-    const Pass& pass, int64_t l, const View<bf16, 2>& x, const ops::Q8View& qr, Activations& act
-) {
+void select_entries(const Pass& pass, int64_t l, const IndexQueries& queries, Activations& act) {
   const IndexerConfig& config = pass.model.config.indexer;
-  const IndexerWeights& weights = *pass.layer(l).indexer;
   const LayerRole& role = pass.role(l);
   const int64_t rows = act.num_rows();
   const Arena::Scope scope(pass.arena());
-  const View<bf16, 2> q = linear_q8(pass, qr, weights.wq_b);
+  const View<bf16, 2>& q = queries.q;
   const View<bf16, 3> q_heads(q.data, rows, config.index_n_heads, config.index_head_dim);
   rotate(pass, l, q_heads, act.rows->view().positions);
   const auto codes =
@@ -52,7 +36,7 @@ void select_entries(
        .candidates_in = role.uses_candidates ? act.candidates : View<int32_t, 2>{},
        .q_codes = codes,
        .q_scales = scales,
-       .head_weights = head_weights(pass, x, weights.weights_proj),
+       .head_weights = queries.head_weights,
        .keys = pass.cache.index_keys(role.kv_source),
        .ratio = role.ratio,
        .candidate_block_size = config.candidate_block_size,

@@ -34,18 +34,23 @@ SiteInput enter_site(
        .codes = input.codes,
        .scales = input.scales,
        .a = act.a,
-       .norm = weight}
+       .norm = weight,
+       .expand = std::exchange(act.pending, {})}
   );
   return input;
 }
 
-void expand(const Pass& pass, const View<bf16, 2>& y, Activations& act) {
-  pass.ops.mhc_expand(
-      pass.exec,
-      {.h_out = act.h_next, .y = y, .h = act.h, .post = act.mix.post, .comb = act.mix.comb}
-  );
+void expand(const Pass& pass, Activations& act) {
+  act.pending = {
+      .h_out = act.h_next, .y = act.y, .h = act.h, .post = act.mix.post, .comb = act.mix.comb};
   std::swap(act.h, act.h_next);
   std::swap(act.a, act.mix.pre);
+  if (pass.options.observer != nullptr) settle(pass, act);
+}
+
+void settle(const Pass& pass, Activations& act) {
+  if (act.pending.y.empty()) return;
+  pass.ops.mhc_expand(pass.exec, std::exchange(act.pending, {}));
 }
 
 }  // namespace di::model

@@ -3,9 +3,7 @@
 
 namespace di::model {
 
-View<bf16, 2> mixture_of_experts(
-    const Pass& pass, int64_t l, const SiteInput& input, const Activations& act
-) {
+void mixture_of_experts(const Pass& pass, int64_t l, const SiteInput& input, Activations& act) {
   const MoeConfig& config = pass.model.config.moe;
   const MoeWeights& weights = pass.layer(l).ffn;
   const int64_t rows = act.num_rows();
@@ -32,10 +30,9 @@ View<bf16, 2> mixture_of_experts(
   observe(pass, "expert_ids", l, ids);
   observe(pass, "expert_weights", l, expert_weights);
 
-  const auto y = pass.arena().array<bf16>(rows, pass.model.config.hidden_size);
   pass.ops.experts(
       pass.exec,
-      {.y = y,
+      {.y = act.y,
        .x = input.q8(),
        .ids = ids,
        .weights = expert_weights,
@@ -43,8 +40,7 @@ View<bf16, 2> mixture_of_experts(
        .shared = weights.shared_experts,
        .swiglu_limit = static_cast<float>(config.swiglu_limit)}
   );
-  observe(pass, "ffn_out", l, y);
-  return y;
+  observe(pass, "ffn_out", l, act.y);
 }
 
 }  // namespace di::model

@@ -12,8 +12,14 @@ ops::Q8View quantize(const Pass& pass, const View<const bf16, 2>& x) {
 
 View<bf16, 2> linear_q8(const Pass& pass, const ops::Q8View& x, const ops::Weight& w) {
   const auto y = pass.arena().array<bf16>(x.codes.dim(0), w.rows);
-  pass.ops.linear_q8(pass.exec, {.y = y, .x = x, .w = w});
+  linear_q8(pass, y, x, w);
   return y;
+}
+
+void linear_q8(
+    const Pass& pass, const View<bf16, 2>& y, const ops::Q8View& x, const ops::Weight& w
+) {
+  pass.ops.linear_q8(pass.exec, {.y = y, .x = x, .w = w});
 }
 
 View<bf16, 2> linear_bf16(

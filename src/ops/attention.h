@@ -2,6 +2,7 @@
 // order of the roundings: docs/numerics.md, "Attention".
 #pragma once
 
+#include "ops/norm.h"
 #include "ops/rows.h"
 #include "tensor/number_formats.h"
 
@@ -22,7 +23,8 @@ struct WindowRecords {
   View<const bf16, 2> kv;    // [rows, dim]
 };
 
-/// From raw keys to window records: RMS norm, rotation of the last channels, Q8.
+/// From raw keys to window records: RMS norm, rotation of the last channels, Q8. Beside it the norm
+/// of the same rows' low-rank queries, when it is asked for.
 struct WindowKeys {
   View<uint8_t, 2> records;          // [rows, kv_record_bytes(kFp8, dim)]
   View<bf16, 2> kv;                  // [rows, dim]; unspecified afterwards
@@ -30,6 +32,7 @@ struct WindowKeys {
   View<const int64_t, 1> positions;  // [rows]
   View<const float, 1> frequencies;  // [rope_dim / 2]
   float eps = 0;                     // added to the mean square
+  RmsNorm query = {};                // has as many rows; or empty
 };
 
 /// Copies this step's records into the rings, the newest `ring.length` of each sequence. Runs after

@@ -33,6 +33,15 @@ struct MhcCollapse {
   View<const float, 2> a;  // [rows, c]
 };
 
+/// h_out_j = post_j · y + Σ_i comb_ij · h_i: input stream i, output stream j.
+struct MhcExpand {
+  View<bf16, 3> h_out;        // [rows, c, hidden], must not alias h
+  View<const bf16, 2> y;      // [rows, hidden]
+  View<const bf16, 3> h;      // [rows, c, hidden]
+  View<const float, 2> post;  // [rows, c]
+  View<const float, 3> comb;  // [rows, c, c]
+};
+
 /// All that a site does before its sublayer: the mixes, the collapse with the pre-mix of the site
 /// before, the sublayer's norm, and the Q8 form of what the norm gives.
 struct MhcSite {
@@ -42,15 +51,7 @@ struct MhcSite {
   View<uint8_t, 2> scales;   // [rows, hidden / 32]
   View<const float, 2> a;    // [rows, c]: the pre-mix that collapses
   View<const bf16, 1> norm;  // [hidden]
-};
-
-/// h_out_j = post_j · y + Σ_i comb_ij · h_i: input stream i, output stream j.
-struct MhcExpand {
-  View<bf16, 3> h_out;        // [rows, c, hidden], must not alias h
-  View<const bf16, 2> y;      // [rows, hidden]
-  View<const bf16, 3> h;      // [rows, c, hidden]
-  View<const float, 2> post;  // [rows, c]
-  View<const float, 3> comb;  // [rows, c, c]
+  MhcExpand expand = {};     // what the site before has left to do, first; or empty: mix.h is there
 };
 
 }  // namespace di::ops

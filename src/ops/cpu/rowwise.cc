@@ -142,6 +142,7 @@ void rope(const RowKernels& kernels, Exec& exec, const Rope& op) {
 }
 
 void window_keys(const RowKernels& kernels, Exec& exec, const WindowKeys& op) {
+  if (!op.query.x.empty()) rms_norm(kernels, exec, op.query);
   const View<bf16, 3> heads(op.kv.data, op.kv.dim(0), 1, op.kv.dim(1));
   rms_norm(kernels, exec, {.y = op.kv, .x = op.kv, .weight = op.norm, .eps = op.eps});
   rope(kernels, exec, {.x = heads, .positions = op.positions, .frequencies = op.frequencies});

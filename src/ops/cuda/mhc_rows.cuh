@@ -4,6 +4,7 @@
 
 #include "ops/cuda/scalars.cuh"
 #include "ops/cuda/vectors.cuh"
+#include "ops/mhc.h"
 
 namespace di::ops::cuda {
 
@@ -72,6 +73,121 @@ __device__ inline uint4 collapse_vector(const uint4 (&h)[kStreams], const float 
   return {pairs[0], pairs[1], pairs[2], pairs[3]};
 }
 
+/// Operands of an expand.
+struct ExpandArgs {
+  bf16* out;
+  const bf16* y;
+  const bf16* h;
+  const float* post;
+  const float* comb;
+  int64_t hidden;
+};
+
+inline ExpandArgs expand_args(const MhcExpand& op) {
+  return {
+      .out = op.h_out.data,
+      .y = op.y.data,
+      .h = op.h.data,
+      .post = op.post.data,
+      .comb = op.comb.data,
+      .hidden = op.h.dim(2)};
+}
+
+__device__ inline uint32_t word_of(const uint4& v, int i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+__device__ inline float number_of(const float4& v, int i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+/// The reference's value of pair `p` of output stream j: post_j · y + Σ_i comb_ij · h_i.
+__device__ inline uint32_t exact_expand(
+    const uint4 (&h)[kStreams],
+    const uint4& y,
+    const float4 (&comb)[kStreams],
+    const float4& post,
+    int j,
+    int p
+) {
+  float a[kStreams];
+  uint32_t pair[kStreams];
+#pragma unroll
+  for (int i = 0; i < kStreams; ++i) {
+    a[i] = number_of(comb[i], j);
+    pair[i] = word_of(h[i], p);
+  }
+  const float factor = number_of(post, j);
+  const uint32_t written = word_of(y, p);
+  const float low =
+      exact_mix(a, low_float(pair[0]), low_float(pair[1]), low_float(pair[2]), low_float(pair[3]));
+  const float high = exact_mix(
+      a, high_float(pair[0]), high_float(pair[1]), high_float(pair[2]), high_float(pair[3])
+  );
+  return round_pair(factor * low_float(written) + low, factor * high_float(written) + high);
+}
+
+/// Eight channels of a row's streams `h` become those behind the sublayer that gave y, bit for bit
+/// what the reference gives. comb[i] is of input stream i. Sums are made in fp32 with a bound of
+/// their error, as in collapse_vector; the pairs for which it does not do are made again.
+__device__ inline void expand_vectors(
+    uint4 (&h)[kStreams], const uint4& y, const float4 (&comb)[kStreams], const float4& post
+) {
+  float weight[kStreams];
+#pragma unroll
+  for (int j = 0; j < kStreams; ++j) {
+    weight[j] = kSumError * (fabsf(number_of(comb[0], j)) + fabsf(number_of(comb[1], j)) +
+                             fabsf(number_of(comb[2], j)) + fabsf(number_of(comb[3], j)) +
+                             fabsf(number_of(post, j)));
+  }
+  uint32_t out[kStreams][4];
+  uint32_t doubtful = 0;
+#pragma unroll
+  for (int p = 0; p < 4; ++p) {
+    float x[kStreams][2];
+    float largest[2];
+    const float written[2] = {low_float(word_of(y, p)), high_float(word_of(y, p))};
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) {
+      x[i][0] = low_float(word_of(h[i], p));
+      x[i][1] = high_float(word_of(h[i], p));
+    }
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      largest[k] = fmaxf(
+          fmaxf(fmaxf(fabsf(x[0][k]), fabsf(x[1][k])), fmaxf(fabsf(x[2][k]), fabsf(x[3][k]))),
+          fabsf(written[k])
+      );
+    }
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j) {
+      float sum[2];
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        sum[k] = number_of(comb[0], j) * x[0][k];
+#pragma unroll
+        for (int i = 1; i < kStreams; ++i)
+          sum[k] = fmaf(number_of(comb[i], j), x[i][k], sum[k]);
+        sum[k] = fmaf(number_of(post, j), written[k], sum[k]);
+      }
+      bool is_safe = false;
+      out[j][p] = round_pair_within(
+          sum[0], sum[1], weight[j] * largest[0], weight[j] * largest[1], is_safe
+      );
+      doubtful |= is_safe ? 0u : 1u << (4 * j + p);
+    }
+  }
+  for (; doubtful != 0; doubtful &= doubtful - 1) {
+    const int bit = __ffs(static_cast<int>(doubtful)) - 1;
+    const uint32_t exact = exact_expand(h, y, comb, post, bit / 4, bit % 4);
+#pragma unroll
+    for (int i = 0; i < kStreams * 4; ++i)
+      out[i / 4][i % 4] = i == bit ? exact : out[i / 4][i % 4];
+  }
+#pragma unroll
+  for (int j = 0; j < kStreams; ++j)
+    h[j] = {out[j][0], out[j][1], out[j][2], out[j][3]};
+}
+
 /// Where the mixes of a site come from and go to.
 struct MixArgs {
   float* pre;
@@ -128,7 +244,8 @@ __device__ inline float divide(float z, const Divisor& divisor) {
 }
 
 /// Row softmax, then alternating normalisation: `iters` column passes in all, the last pass one.
-/// 16 lanes hold the 4 × 4 numbers of a row, input stream by input stream.
+/// 16 lanes hold the 4 × 4 numbers of a row, input stream by input stream. Passes that would change
+/// nothing are left out: once one has left every bit as it was, so would all behind it.
 __device__ inline float sinkhorn(float z, int iters, float eps) {
   const int lane = threadIdx.x % 16;
   const int row = lane / kStreams * kStreams;
@@ -140,8 +257,10 @@ __device__ inline float sinkhorn(float z, int iters, float eps) {
   z = divide(z, divisor_of(z, column, kStreams, eps));
 #pragma unroll 1
   for (int pass = 1; pass < iters; ++pass) {
+    const float before = z;
     z = divide(z, divisor_of(z, row, 1, eps));
     z = divide(z, divisor_of(z, column, kStreams, eps));
+    if (__all_sync(0xffffffffu, z == before)) break;
   }
   return z;
 }

@@ -1,4 +1,5 @@
-// The site kernel: mixes, collapse, norm and Q8 of a row in one launch. Used by mhc.cu alone.
+// The site kernels: mixes, collapse, norm and Q8. Used by mhc.cu alone, for the sizes of
+// has_site_kernel() (mhc_fn.h).
 #pragma once
 
 #include "ops/exec.h"
@@ -6,10 +7,7 @@
 
 namespace di::ops::cuda {
 
-/// Whether the kernel is made for this hidden size; the others take plain kernels.
-bool has_site_kernel(int64_t hidden);
-
-/// All of `op`; with x empty the mixes alone.
+/// All of `op`, whose fn is packed; with x empty the mixes alone.
 void run_site_kernel(Exec& exec, const MhcSite& op);
 
 }  // namespace di::ops::cuda

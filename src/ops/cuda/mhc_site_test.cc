@@ -1,8 +1,11 @@
 // The site of the hyper-connections against the reference, and its rows' independence.
+#include <algorithm>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "ops/cuda/mhc.h"
+#include "ops/cuda/packing.h"
 #include "ops/cuda/testing.h"
 #include "ops/ref/ref.h"
 
@@ -25,7 +28,7 @@ std::vector<T> blank(int64_t count) {
 /// What a site gives.
 struct SiteResult {
   std::vector<float> pre, post, comb, mixes;
-  std::vector<bf16> x;
+  std::vector<bf16> h, x;
   std::vector<uint8_t> codes, scales;
 };
 
@@ -34,6 +37,8 @@ struct SiteInputs {
   int64_t rows, hidden;
   std::vector<bf16> h, norm;
   std::vector<float> fn, scale, base, a;
+  std::vector<bf16> y;  // of the site before, with its mixes; h are the streams before it
+  std::vector<float> post, comb;
 
   SiteInputs(int64_t rows_, int64_t hidden_) : rows(rows_), hidden(hidden_) {
     std::mt19937_64 random(11);
@@ -52,127 +57,131 @@ struct SiteInputs {
       base.push_back(normal(random));
     for (int64_t i = 0; i < rows * 4; ++i)
       a.push_back(normal(random));
+    for (int64_t i = 0; i < rows * hidden; ++i)
+      y.push_back(to_bf16(normal(random)));
+    for (int64_t i = 0; i < rows * 4; ++i)
+      post.push_back(std::abs(normal(random)));
+    for (int64_t i = 0; i < rows * 16; ++i)
+      comb.push_back(0.25f + 0.1f * normal(random));
   }
 
   /// Rows [begin, begin + count) alone.
   SiteInputs part(int64_t begin, int64_t count) const {
     SiteInputs result = *this;
     result.rows = count;
-    result.h.assign(h.begin() + begin * 4 * hidden, h.begin() + (begin + count) * 4 * hidden);
-    result.a.assign(a.begin() + begin * 4, a.begin() + (begin + count) * 4);
+    const auto cut = [&](auto& values, int64_t width) {
+      const auto first = values.begin() + begin * width;
+      values = {first, first + count * width};
+    };
+    cut(result.h, 4 * hidden);
+    cut(result.a, 4);
+    cut(result.y, hidden);
+    cut(result.post, 4);
+    cut(result.comb, 16);
     return result;
   }
 };
 
-/// Views of the operands of a site over any memory.
-template <class F, class B, class Q>
-MhcSite site_of(
-    const SiteInputs& in,
-    const bf16* h,
-    const float* fn,
-    const float* scale,
-    const float* base,
-    const float* a,
-    const bf16* norm,
-    F floats,
-    B* x,
-    Q codes,
-    Q scales
-) {
-  const int64_t rows = in.rows;
-  return {
-      .mix =
-          {.pre = View<float, 2>(floats(0), rows, 4),
-           .post = View<float, 2>(floats(1), rows, 4),
-           .comb = View<float, 3>(floats(2), rows, 4, 4),
-           .mixes = View<float, 2>(floats(3), rows, kMixes),
-           .h = View<const bf16, 3>(h, rows, 4, in.hidden),
-           .fn =
-               {.format = WeightFormat::kF32,
-                .rows = kMixes,
-                .cols = 4 * in.hidden,
-                .data = reinterpret_cast<const std::byte*>(fn),
-                .scales = nullptr},
-           .scale = View<const float, 1>(scale, 3),
-           .base = View<const float, 1>(base, kMixes),
-           .sinkhorn_iters = kIters,
-           .norm_eps = kEps,
-           .hc_eps = kEps},
-      .x = View<bf16, 2>(x, rows, in.hidden),
-      .codes = View<uint8_t, 2>(codes, rows, in.hidden),
-      .scales = View<uint8_t, 2>(scales, rows, in.hidden / 32),
-      .a = View<const float, 2>(a, rows, 4),
-      .norm = View<const bf16, 1>(norm, in.hidden)};
-}
+/// Memory of a site's operands, `Array<T>` of the machine or the device.
+template <template <class> class Array>
+struct SiteMemory {
+  const SiteInputs& in;
+  Array<bf16> h{in.h}, y{in.y}, norm{in.norm};
+  Array<float> fn{in.fn}, scale{in.scale}, base{in.base}, a{in.a};
+  // Mixes of the site before, which those of this one replace.
+  Array<float> post{in.post}, comb{in.comb};
+  Array<float> pre{blank<float>(in.rows * 4)}, mixes{blank<float>(in.rows * kMixes)};
+  Array<bf16> h_out{blank<bf16>(in.rows * 4 * in.hidden)}, x{blank<bf16>(in.rows * in.hidden)};
+  Array<uint8_t> codes{blank<uint8_t>(in.rows * in.hidden)};
+  Array<uint8_t> scales{blank<uint8_t>(in.rows * in.hidden / 32)};
+
+  MhcExpand expand() const {
+    return {
+        .h_out = View<bf16, 3>(h_out.data(), in.rows, 4, in.hidden),
+        .y = View<const bf16, 2>(y.data(), in.rows, in.hidden),
+        .h = View<const bf16, 3>(h.data(), in.rows, 4, in.hidden),
+        .post = View<const float, 2>(post.data(), in.rows, 4),
+        .comb = View<const float, 3>(comb.data(), in.rows, 4, 4)};
+  }
+  MhcSite site(const void* projection) const {
+    return {
+        .mix =
+            {.pre = View<float, 2>(pre.data(), in.rows, 4),
+             .post = View<float, 2>(post.data(), in.rows, 4),
+             .comb = View<float, 3>(comb.data(), in.rows, 4, 4),
+             .mixes = View<float, 2>(mixes.data(), in.rows, kMixes),
+             .h = View<const bf16, 3>(h_out.data(), in.rows, 4, in.hidden),
+             .fn =
+                 {.format = WeightFormat::kF32,
+                  .rows = kMixes,
+                  .cols = 4 * in.hidden,
+                  .data = static_cast<const std::byte*>(projection),
+                  .scales = nullptr},
+             .scale = View<const float, 1>(scale.data(), 3),
+             .base = View<const float, 1>(base.data(), kMixes),
+             .sinkhorn_iters = kIters,
+             .norm_eps = kEps,
+             .hc_eps = kEps},
+        .x = View<bf16, 2>(x.data(), in.rows, in.hidden),
+        .codes = View<uint8_t, 2>(codes.data(), in.rows, in.hidden),
+        .scales = View<uint8_t, 2>(scales.data(), in.rows, in.hidden / 32),
+        .a = View<const float, 2>(a.data(), in.rows, 4),
+        .norm = View<const bf16, 1>(norm.data(), in.hidden),
+        .expand = expand()};
+  }
+  SiteResult result() const {
+    return {
+        pre.read(),
+        post.read(),
+        comb.read(),
+        mixes.read(),
+        h_out.read(),
+        x.read(),
+        codes.read(),
+        scales.read()};
+  }
+};
+
+/// A vector in the clothes of a DeviceArray.
+template <class T>
+class HostArray {
+ public:
+  explicit HostArray(std::vector<T> values) : values_(std::move(values)) {}
+  T* data() const { return values_.data(); }
+  std::vector<T> read() const { return values_; }
+
+ private:
+  mutable std::vector<T> values_;
+};
 
 SiteResult on_host(const SiteInputs& in) {
-  SiteResult r{
-      blank<float>(in.rows * 4),
-      blank<float>(in.rows * 4),
-      blank<float>(in.rows * 16),
-      blank<float>(in.rows * kMixes),
-      blank<bf16>(in.rows * in.hidden),
-      blank<uint8_t>(in.rows * in.hidden),
-      blank<uint8_t>(in.rows * in.hidden / 32)};
-  float* floats[] = {r.pre.data(), r.post.data(), r.comb.data(), r.mixes.data()};
-  const MhcSite site = site_of(
-      in,
-      in.h.data(),
-      in.fn.data(),
-      in.scale.data(),
-      in.base.data(),
-      in.a.data(),
-      in.norm.data(),
-      [&](int i) { return floats[i]; },
-      r.x.data(),
-      r.codes.data(),
-      r.scales.data()
-  );
-  const RowRange all{0, in.rows};
-  ref::mhc_mix(site.mix, all);
-  ref::mhc_collapse({.x = site.x, .h = site.mix.h, .a = site.a}, all);
-  ref::rms_norm({.y = site.x, .x = site.x, .weight = site.norm, .eps = kEps}, all);
-  ref::quantize_fp8({.codes = site.codes, .scales = site.scales, .x = site.x}, all);
-  return r;
+  const SiteMemory<HostArray> memory{in};
+  ref::mhc_site(memory.site(memory.fn.data()), {0, in.rows});
+  return memory.result();
 }
 
-SiteResult on_device(const SiteInputs& in, bool mixes_alone = false) {
+/// How the device is asked for it.
+enum class Way { kSite, kExpandFirst, kMixesAlone };
+
+SiteResult on_device(const SiteInputs& in, Way way = Way::kSite) {
   Machine machine;
-  const DeviceArray<bf16> h(in.h);
-  const DeviceArray<bf16> norm(in.norm);
-  const DeviceArray<float> fn(in.fn);
-  const DeviceArray<float> scale(in.scale);
-  const DeviceArray<float> base(in.base);
-  const DeviceArray<float> a(in.a);
-  const DeviceArray<float> pre(in.rows * 4);
-  const DeviceArray<float> post(in.rows * 4);
-  const DeviceArray<float> comb(in.rows * 16);
-  const DeviceArray<float> mixes(in.rows * kMixes);
-  const DeviceArray<bf16> x(in.rows * in.hidden);
-  const DeviceArray<uint8_t> codes(in.rows * in.hidden);
-  const DeviceArray<uint8_t> scales(in.rows * in.hidden / 32);
-  float* floats[] = {pre.data(), post.data(), comb.data(), mixes.data()};
-  const MhcSite site = site_of(
-      in,
-      h.data(),
-      fn.data(),
-      scale.data(),
-      base.data(),
-      a.data(),
-      norm.data(),
-      [&](int i) { return floats[i]; },
-      x.data(),
-      codes.data(),
-      scales.data()
-  );
-  if (mixes_alone) {
+  const SiteMemory<DeviceArray> memory{in};
+  const int64_t bytes = packed_bytes(WeightFormat::kF32, kMixes, 4 * in.hidden);
+  const DeviceArray<std::byte> packed(std::max<int64_t>(1, bytes));
+  const void* fn = memory.fn.data();
+  if (bytes > 0) {
+    pack(SiteMemory<HostArray>{in}.site(in.fn.data()).mix.fn, {0, kMixes}, packed.data());
+    fn = packed.data();
+  }
+  MhcSite site = memory.site(fn);
+  if (way != Way::kSite) mhc_expand(machine.device(), std::exchange(site.expand, {}));
+  if (way == Way::kMixesAlone) {
     mhc_mix(machine.device(), site.mix);
   } else {
     mhc_site(machine.device(), site);
   }
   machine.wait();
-  return {
-      pre.read(), post.read(), comb.read(), mixes.read(), x.read(), codes.read(), scales.read()};
+  return memory.result();
 }
 
 template <class T>
@@ -201,6 +210,7 @@ TEST_P(MhcSiteOnCuda, EqualsTheReferenceWithinTheTolerance) {
   EXPECT_LT(relative_error(found.post, expected.post), 4e-7);
   EXPECT_LT(relative_error(found.comb, expected.comb), 4e-7);
   RecordProperty("mixes_error", std::to_string(relative_error(found.mixes, expected.mixes)));
+  EXPECT_TRUE(same(found.h, expected.h));
   EXPECT_TRUE(same(found.x, expected.x));
   EXPECT_TRUE(same(found.codes, expected.codes));
   EXPECT_TRUE(same(found.scales, expected.scales));
@@ -210,11 +220,21 @@ TEST_P(MhcSiteOnCuda, MixesAloneAreTheSame) {
   DI_NEEDS_GPU();
   const SiteInputs in = inputs();
   const SiteResult whole = on_device(in);
-  const SiteResult alone = on_device(in, true);
+  const SiteResult alone = on_device(in, Way::kMixesAlone);
   EXPECT_TRUE(same(whole.mixes, alone.mixes));
   EXPECT_TRUE(same(whole.pre, alone.pre));
   EXPECT_TRUE(same(whole.post, alone.post));
   EXPECT_TRUE(same(whole.comb, alone.comb));
+}
+
+TEST_P(MhcSiteOnCuda, ExpandsTheSame) {
+  DI_NEEDS_GPU();
+  const SiteInputs in = inputs();
+  const SiteResult whole = on_device(in);
+  const SiteResult apart = on_device(in, Way::kExpandFirst);
+  EXPECT_TRUE(same(whole.h, apart.h));
+  EXPECT_TRUE(same(whole.comb, apart.comb));
+  EXPECT_TRUE(same(whole.codes, apart.codes));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -243,6 +263,7 @@ TEST(MhcSiteRowsOnCuda, DoNotDependOnTheBatch) {
       EXPECT_TRUE(same(alone.pre, part(whole.pre, 300, begin, count))) << begin;
       EXPECT_TRUE(same(alone.post, part(whole.post, 300, begin, count))) << begin;
       EXPECT_TRUE(same(alone.comb, part(whole.comb, 300, begin, count))) << begin;
+      EXPECT_TRUE(same(alone.h, part(whole.h, 300, begin, count))) << begin;
       EXPECT_TRUE(same(alone.x, part(whole.x, 300, begin, count))) << begin;
       EXPECT_TRUE(same(alone.codes, part(whole.codes, 300, begin, count))) << begin;
       EXPECT_TRUE(same(alone.scales, part(whole.scales, 300, begin, count))) << begin;

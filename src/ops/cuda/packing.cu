@@ -6,6 +6,7 @@
 #include "base/math.h"
 #include "ops/cuda/launch.h"
 #include "ops/cuda/memory.h"
+#include "ops/cuda/mhc_fn.h"
 #include "ops/cuda/packing.h"
 #include "ops/cuda/staging.h"
 #include "ops/cuda/unpack.cuh"
@@ -168,12 +169,13 @@ void launch(
 }  // namespace
 
 int64_t packed_bytes(WeightFormat format, int64_t rows, int64_t cols) {
+  if (format == WeightFormat::kF32) return packed_fn_bytes(rows, cols);
   return row_tiles(rows) * column_chunks(cols) * block_bytes(format);
 }
 
 void pack(const Weight& raw, RowRange rows, std::byte* packed) {
   DI_CHECK(rows.begin % kPackRows == 0, "whole pieces of a packed matrix");
-  DI_CHECK(raw.format != WeightFormat::kF32, "fp32 matrices stay as they are");
+  DI_CHECK(packed_bytes(raw.format, raw.rows, raw.cols) > 0, "matrices that have a packed form");
   const StagerLease stager;
   const int64_t row_bytes = data_bytes(raw.format, 1, raw.cols);
   const int64_t step = std::max<int64_t>(
@@ -204,7 +206,9 @@ void pack(const Weight& raw, RowRange rows, std::byte* packed) {
       case WeightFormat::kBf16:
         launch<WeightFormat::kBf16>(staged, chunks, last_half, packed, stager->stream());
         break;
-      case WeightFormat::kF32: break;
+      case WeightFormat::kF32:
+        pack_fn(reinterpret_cast<const float*>(device), raw.cols, packed, stager->stream());
+        break;
     }
     stager->release();
   }

@@ -52,7 +52,7 @@ constexpr int64_t column_chunks(int64_t cols) {
   return (cols + 2 * kBlockCols - 1) / (2 * kBlockCols) * 2;
 }
 
-/// OpTable::packed_bytes: of the packed form; 0 for kF32, which stays as it is.
+/// OpTable::packed_bytes: of the packed form; for kF32 see mhc_fn.h.
 int64_t packed_bytes(WeightFormat format, int64_t rows, int64_t cols);
 
 /// OpTable::pack: from the machine's memory to the device's. Returns when the rows are in place.

@@ -98,7 +98,8 @@ TEST(CudaPackingTest, BytesAreWholeBlocks) {
   EXPECT_EQ(packed_bytes(WeightFormat::kFp4, 64, 128), 2 * (64 * 64 / 2 + 64 * 2));
   EXPECT_EQ(packed_bytes(WeightFormat::kFp8, 65, 129), 2 * 4 * (64 * 64 + 16));
   EXPECT_EQ(packed_bytes(WeightFormat::kBf16, 1, 1), 2 * 64 * 64 * 2);
-  EXPECT_EQ(packed_bytes(WeightFormat::kF32, 24, 20480), 0);
+  EXPECT_EQ(packed_bytes(WeightFormat::kF32, 24, 20480), 24 * 20480 * 6);
+  EXPECT_EQ(packed_bytes(WeightFormat::kF32, 24, 512), 0);
 }
 
 }  // namespace

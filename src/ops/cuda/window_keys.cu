@@ -1,6 +1,8 @@
-// A warp takes a row and keeps it in registers from the raw key to its record; the launch is what
-// it costs.
-#include "ops/cuda/launch.h"
+// A warp takes a row and keeps it in registers from the raw key to its record, another one the
+// row's query; the launch is what it costs.
+#include "ops/cuda/launch_overlapped.cuh"
+#include "ops/cuda/norm.h"
+#include "ops/cuda/norm_row.cuh"
 #include "ops/cuda/scalars.cuh"
 #include "ops/cuda/shapes.h"
 #include "ops/cuda/vectors.cuh"
@@ -13,6 +15,7 @@ constexpr int kThreads = 128;
 constexpr int kWarp = 32;
 constexpr int kStride = kWarp * kVector;  ///< channels that a warp takes at a time
 constexpr int kKept = 4;                  ///< vectors of a lane at most
+using QueryRow = NormRow<kWarp, 5>;
 
 struct Arrays {
   uint8_t* records;
@@ -27,13 +30,16 @@ struct Arrays {
   float eps;
 };
 
-/// Channels [d, d + 8) rotated, those in front of the rotated part unchanged.
-__device__ void rotate_vector(const Arrays& arrays, int64_t position, int d, float (&x)[kVector]) {
+/// Channels [d, d + 8) rotated, those in front of the rotated part unchanged. `rotations` are those
+/// of all pairs.
+__device__ void rotate_vector(
+    const Arrays& arrays, const float2* rotations, int d, float (&x)[kVector]
+) {
   const int first = arrays.dim - 2 * arrays.pairs;
   if (d < first) return;
 #pragma unroll
   for (int i = 0; i < kVector; i += 2) {
-    const float2 r = rotation(position, arrays.frequencies[(d + i - first) / 2], false);
+    const float2 r = rotations[(d + i - first) / 2];
     const float a = x[i];
     const float b = x[i + 1];
     x[i] = a * r.x - b * r.y;
@@ -41,10 +47,25 @@ __device__ void rotate_vector(const Arrays& arrays, int64_t position, int d, flo
   }
 }
 
-__global__ void __launch_bounds__(kThreads) window_keys_kernel(Arrays arrays) {
+/// Block y: 0 takes the keys, 1 the queries.
+__global__ void __launch_bounds__(kThreads) window_keys_kernel(Arrays arrays, NormArrays query) {
+  extern __shared__ float2 all_rotations[];
   const int row = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (row >= arrays.rows) return;
+  if (blockIdx.y == 1) {
+    QueryRow norm(query);
+    join_kernel_chain();
+    norm.run(query, row, nullptr);
+    return;
+  }
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  uint4 norm[kKept];
+#pragma unroll
+  for (int v = 0; v < kKept; ++v) {
+    const int d = v * kStride + lane * kVector;
+    norm[v] = d < arrays.dim ? load_vector(arrays.norm + d) : uint4{};
+  }
+  join_kernel_chain();
   const bf16* kv = arrays.kv + static_cast<int64_t>(row) * arrays.dim;
   float x[kKept][kVector] = {};
   double sum = 0;
@@ -57,6 +78,10 @@ __global__ void __launch_bounds__(kThreads) window_keys_kernel(Arrays arrays) {
     for (int i = 0; i < kVector; ++i)
       sum += x[v][i] * x[v][i];
   }
+  float2* rotations = all_rotations + threadIdx.x / kWarp * arrays.pairs;
+  for (int pair = lane; pair < arrays.pairs; pair += kWarp)
+    rotations[pair] = rotation(arrays.positions[row], arrays.frequencies[pair], false);
+  __syncwarp();
   const float factor = inverse_rms_of_sum(sum_over_warp(sum), arrays.dim, arrays.eps);
   uint8_t* record = arrays.records + row * arrays.record_bytes;
 #pragma unroll
@@ -64,13 +89,13 @@ __global__ void __launch_bounds__(kThreads) window_keys_kernel(Arrays arrays) {
     if (v * kStride >= arrays.dim) break;  // the whole warp
     const int d = v * kStride + lane * kVector;
     const bool inside = d < arrays.dim;
-    float weights[kVector] = {};
-    if (inside) unpack(load_vector(arrays.norm + d), weights);
+    float weights[kVector];
+    unpack(norm[v], weights);
 #pragma unroll
     for (int i = 0; i < kVector; ++i)
       x[v][i] = weights[i] * (x[v][i] * factor);
     unpack(pack(x[v]), x[v]);
-    if (inside) rotate_vector(arrays, arrays.positions[row], d, x[v]);
+    if (inside) rotate_vector(arrays, rotations, d, x[v]);
     unpack(pack(x[v]), x[v]);
     const Q8Vector q8 = quantize_q8(x[v]);
     if (!inside) continue;
@@ -89,7 +114,7 @@ void window_keys(Exec& exec, const WindowKeys& op) {
   need_multiple("window_keys: rotated channels", 2 * pairs, kVector);
   const auto rows = static_cast<int>(op.kv.dim(0));
   if (rows == 0) return;
-  window_keys_kernel<<<blocks_of(rows, kThreads / kWarp), kThreads, 0, exec.stream>>>({
+  const Arrays arrays{
       .records = op.records.data,
       .kv = op.kv.data,
       .norm = op.norm.data,
@@ -99,9 +124,24 @@ void window_keys(Exec& exec, const WindowKeys& op) {
       .rows = rows,
       .dim = static_cast<int>(dim),
       .pairs = static_cast<int>(pairs),
-      .eps = op.eps,
-  });
-  check_launch("window_keys");
+      .eps = op.eps};
+  const bool has_query = !op.query.x.empty();
+  const bool takes_query = has_query && op.query.x.dim(1) <= QueryRow::kMaxWidth;
+  if (has_query && !takes_query) rms_norm(exec, op.query);
+  if (takes_query) {
+    need_multiple("rms_norm: width", op.query.x.dim(1), kScaleGroup);
+    need_equal("window_keys: rows of queries", op.query.x.dim(0), rows);
+  }
+  launch_overlapped(
+      "window_keys",
+      window_keys_kernel,
+      dim3(blocks_of(rows, kThreads / kWarp), takes_query ? 2 : 1),
+      kThreads,
+      kThreads / kWarp * arrays.pairs * static_cast<int>(sizeof(float2)),
+      exec.stream,
+      arrays,
+      norm_arrays(op.query)
+  );
 }
 
 }  // namespace di::ops::cuda

@@ -147,6 +147,7 @@ void window_records(const WindowRecords& op, RowRange range) {
 }
 
 void window_keys(const WindowKeys& op, RowRange range) {
+  if (!op.query.x.empty()) rms_norm(op.query, range);
   rms_norm({.y = op.kv, .x = op.kv, .weight = op.norm, .eps = op.eps}, range);
   const View<bf16, 3> heads(op.kv.data, op.kv.dim(0), 1, op.kv.dim(1));
   rope({.x = heads, .positions = op.positions, .frequencies = op.frequencies}, range);
