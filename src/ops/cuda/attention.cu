@@ -87,38 +87,10 @@ bool is_few(const AttentionCall& call) {
   return call.rounded_slots() <= split::kMaxKeys && call.rows <= kFewRows;
 }
 
-/// Whether a call's blocks fill the device so that no second such call runs beside it, and are more
-/// than it can hold as clusters of eight (15 of 16 on an H200).
-bool is_resident(const AttentionCall& call) {
-  const int blocks = call.rows * split::kCluster;
-  return call.rows == split::kMeetingRows && blocks <= num_sms() && 2 * blocks > num_sms();
-}
-
-void launch_resident(const AttentionCall& call, split::Exchange* exchanges, cudaStream_t stream) {
-  static const int allowed = allow_shared_memory(split::resident_attention, split::kSharedBytes);
-  cudaLaunchAttribute together{};
-  together.id = cudaLaunchAttributeCooperative;
-  together.val.cooperative = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(call.rows * split::kCluster));
-  config.blockDim = dim3(split::kThreads);
-  config.dynamicSmemBytes = static_cast<std::size_t>(allowed);
-  config.stream = stream;
-  config.attrs = &together;
-  config.numAttrs = 1;
-  check(
-      cudaLaunchKernelEx(&config, split::resident_attention, call, exchanges), "sparse_attention"
-  );
-}
-
 void launch_split(Exec& exec, const AttentionCall& call, cudaStream_t stream) {
   static const int allowed = allow_shared_memory(split::attention, split::kSharedBytes);
   const Arena::Scope scope(exec.scratch);
-  auto* exchanges = exec.scratch.take<split::Exchange>(call.rows);
-  if (is_resident(call)) {
-    launch_resident(call, exchanges, stream);
-    return;
-  }
+  auto* weights = exec.scratch.take<split::Weights>(call.rows);
   launch_overlapped(
       "sparse_attention",
       split::attention,
@@ -127,7 +99,7 @@ void launch_split(Exec& exec, const AttentionCall& call, cudaStream_t stream) {
       allowed,
       stream,
       call,
-      exchanges
+      weights
   );
 }
 

@@ -37,14 +37,13 @@ __device__ inline uint64_t values_descriptor(uint32_t tile, uint32_t block_bytes
 /// D[64, N] (+)= A[64, 16] · B[16, N], both stored by rows of K.
 template <int N>
 __device__ inline void wgmma_logits(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) {
-  if constexpr (N == 64) {
+  if constexpr (N == 32) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %32, %33, p, 1, 1, 0, 0;\n}\n"
-        : DI_D32(0)
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+        "}, %16, %17, p, 1, 1, 0, 0;\n}\n"
+        : DI_D16(0)
         : "l"(a), "l"(b), "r"(accumulate)
     );
   } else if constexpr (N == 80) {
@@ -59,7 +58,7 @@ __device__ inline void wgmma_logits(float (&d)[N / 2], uint64_t a, uint64_t b, i
         : "l"(a), "l"(b), "r"(accumulate)
     );
   } else {
-    static_assert(N == 64, "no such product here");
+    static_assert(N == 80, "no such product here");
   }
 }
 

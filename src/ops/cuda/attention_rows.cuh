@@ -16,8 +16,8 @@ inline constexpr int kProducerWarps = kProducers / 32;
 inline constexpr int kConsumers = 128;  // threads of one half, each of which arrives by itself
 inline constexpr int kThreads = kProducers + 2 * kConsumers;
 inline constexpr int kProducerRegisters = 56;  // together 512 for each of 128 threads
-inline constexpr int kLeftRegisters = 192;
-inline constexpr int kRightRegisters = 208;
+inline constexpr int kLeftRegisters = 208;
+inline constexpr int kRightRegisters = 192;
 inline constexpr int kStages = 2;
 inline constexpr int kHalfBytes = kTileBytes / 2;
 inline constexpr int kColumnBytes = kTileBytes / 8;
@@ -371,29 +371,44 @@ struct Running {
   }
 };
 
-/// Logits of a block: 64 heads by 64 keys. The halves of the channels are waited for one by one.
+/// Starts the products of 32 keys with one half of the channels, a chain of sums of their own.
+__device__ inline void begin_chain(uint64_t q, uint64_t keys, int half, float (&chain)[16]) {
+  hold_registers(chain);
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    const int step = half * 16 + i;
+    const int offset = (step / 4 * kColumnBytes + step % 4 * 32) / 16;
+    wgmma_logits<32>(chain, q + offset, keys + offset, i);
+  }
+  wgmma_commit();
+}
+
+/// Logits of a block: 64 heads by 64 keys. The halves of the channels are waited for one by one,
+/// and each is a chain of its own, because tensor cores truncate a running sum. The second chains
+/// come 32 keys at a time: there are no registers for more.
 __device__ inline void block_logits(
     Shared& shared, const RingPlace<kStages>& place, float (&s)[32]
 ) {
   const uint64_t q = b_descriptor(shared_address(shared.q), 0);
-  const uint64_t keys = b_descriptor(shared_address(shared.keys[place.slot]), 0);
+  const uint64_t tile = b_descriptor(shared_address(shared.keys[place.slot]), 0);
+  const uint64_t keys[2] = {tile, tile + 32 * 128 / 16};
+  float left[2][16];
+  barrier_wait(&shared.full[place.slot][0], place.parity);
+  begin_chain(q, keys[0], 0, left[0]);
+  begin_chain(q, keys[1], 0, left[1]);
+  barrier_wait(&shared.full[place.slot][1], place.parity);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    barrier_wait(&shared.full[place.slot][half], place.parity);
-    if (half == 0) {
-      hold_registers(s);
-      wgmma_fence();
-    }
+  for (int part = 0; part < 2; ++part) {
+    float right[16];
+    begin_chain(q, keys[part], 1, right);
+    wgmma_wait<0>();
+    hold_registers(left[part]);
+    hold_registers(right);
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      const int step = half * 16 + i;
-      const int offset = (step / 4 * kColumnBytes + step % 4 * 32) / 16;
-      wgmma_logits<64>(s, q + offset, keys + offset, step);
-    }
+    for (int i = 0; i < 16; ++i)
+      s[16 * part + i] = left[part][i] + right[i];
   }
-  wgmma_commit();
-  wgmma_wait<0>();
-  hold_registers(s);
 }
 
 /// The first consumer: logits, softmax, channels 0 to 255.

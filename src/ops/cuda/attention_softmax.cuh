@@ -24,7 +24,7 @@ __device__ inline float exp2_fast(float x) {
 
 /// exp(logit − top).
 __device__ inline float weight_of(float logit, float top, float factor) {
-  return exp2_fast(fmaf(logit, factor, -top * factor));
+  return exp2_fast((logit - top) * factor);
 }
 
 /// What a running maximum that rose from `before` to `after` leaves of older sums.

@@ -1,5 +1,5 @@
-// Sparse attention of few rows with the bits of attention_rows.cuh: eight blocks, a cluster mostly,
-// take one row. For the logits they share the keys, for the values the output channels, so each
+// Sparse attention of few rows with the bits of attention_rows.cuh: a cluster of eight blocks takes
+// one row. For the logits they share the keys, for the values the output channels, so each
 // element's chain of sums runs in one place and in order, and no partial sums travel.
 //
 // Half of a block's warps bring the queries and its own keys, the other half its channels of all
@@ -88,31 +88,13 @@ __device__ inline void write_remote(const float* own, int rank, float x) {
   );
 }
 
-/// What the blocks of a row tell each other through device memory; in a cluster only P.
-struct Exchange {
-  Weights weights;
-  float maxima[kGroups][kTileRows];
-  float sums[kGroups][kTileRows];
-};
-
-/// Meetings of the rows of a call without clusters, counted for ever: each adds kCluster. One call
-/// at a time uses them, since its blocks, all of them resident, are most of the device's.
-inline constexpr int kMeetingRows = 16;
-static __device__ uint32_t meetings[kMeetingRows][2];
-
-/// How the eight blocks of a row meet and exchange what is small.
-template <bool kByCluster>
+/// How the eight blocks of a row, a cluster, exchange what is small.
 class Team {
  public:
-  __device__ Team(Shared& shared, Exchange& exchange, int row, int rank)
-      : shared_(shared), exchange_(exchange), row_(row), rank_(rank) {}
+  __device__ explicit Team(Shared& shared) : shared_(shared) {}
 
   __device__ void publish_maximum(int group, int head, float maximum) const {
-    if constexpr (kByCluster) {
-      shared_.own_maxima[group][head] = maximum;
-    } else {
-      exchange_.maxima[rank_ * kOwnGroups + group][head] = maximum;
-    }
+    shared_.own_maxima[group][head] = maximum;
   }
 
   /// Collects the maxima of all groups, by the key threads.
@@ -123,65 +105,26 @@ class Team {
     for (int first = 0; first < kCluster * kVectors; first += kKeyThreads) {
       const int i = first + thread;
       if (i >= kCluster * kVectors) break;
-      float4 x;
-      if constexpr (kByCluster) {
-        x = read_remote(&shared_.own_maxima[0][0] + i % kVectors * 4, i / kVectors);
-      } else {
-        x = __ldcg(reinterpret_cast<const float4*>(&exchange_.maxima[0][0]) + i);
-      }
-      *reinterpret_cast<float4*>(all + i * 4) = x;
+      *reinterpret_cast<float4*>(all + i * 4) =
+          read_remote(&shared_.own_maxima[0][0] + i % kVectors * 4, i / kVectors);
     }
   }
 
   /// Tells all blocks the sum of p over group `place` of all; four lanes of a head call it.
   __device__ void publish_sum(int place, int head, int lane, float sum) const {
-    if constexpr (kByCluster) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        write_remote(&shared_.softmax.sums[place][head], lane % 4 * 2 + i, sum);
-    } else {
-      if (lane % 4 == 0) exchange_.sums[place][head] = sum;
-    }
+    for (int i = 0; i < 2; ++i)
+      write_remote(&shared_.softmax.sums[place][head], lane % 4 * 2 + i, sum);
   }
 
-  __device__ float sum(int place, int head) const {
-    if constexpr (kByCluster) {
-      return shared_.softmax.sums[place][head];
-    } else {
-      return __ldcg(&exchange_.sums[place][head]);
-    }
-  }
-
-  /// The key threads of all blocks meet, for the first or the second time; the value threads of a
-  /// cluster come to as many meetings.
-  __device__ void meet(int which, int thread) const {
-    if constexpr (kByCluster) {
-      cluster_arrive();
-      cluster_wait();
-    } else {
-      named_barrier(1, kKeyThreads);
-      if (thread == 0) meet_in_memory(&meetings[row_][which]);
-      named_barrier(1, kKeyThreads);
-    }
+  /// All threads of all blocks meet.
+  __device__ void meet() const {
+    cluster_arrive();
+    cluster_wait();
   }
 
  private:
-  __device__ static void meet_in_memory(uint32_t* count) {
-    __threadfence();
-    const uint32_t all = (atomicAdd(count, 1u) / kCluster + 1) * kCluster;
-    uint32_t now = 0;
-    uint32_t spins = 0;
-    do {
-      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(count) : "memory");
-      if (++spins == 1u << 24) __trap();
-    } while (static_cast<int32_t>(now - all) < 0);
-    __threadfence();
-  }
-
   Shared& shared_;
-  Exchange& exchange_;
-  int row_;
-  int rank_;
 };
 
 /// Asks the second-level cache for a row's selected entries, whose place in the list is not known
@@ -326,24 +269,28 @@ class ValueCells {
 };
 
 /// Logits of the block's keys, by one warpgroup: 64 heads by 80 keys, unused slots removed; and the
-/// maxima of the groups.
-template <class Team>
+/// maxima of the groups. The halves of the channels are chains of their own.
 __device__ inline void own_logits(Shared& shared, const Team& team, int thread, float (&s)[40]) {
   const uint64_t q = b_descriptor(shared_address(shared.q), 0);
   const uint64_t keys = b_descriptor(shared_address(shared.keys), 0);
+  float right[40];
   wgmma_fence();
 #pragma unroll
   for (int step = 0; step < 32; ++step) {
     wgmma_logits<80>(
-        s,
+        step < 16 ? s : right,
         q + (step / 4 * (kTileBytes / 8) + step % 4 * 32) / 16,
         keys + (step / 4 * kColumnBytes + step % 4 * 32) / 16,
-        step
+        step % 16
     );
   }
   wgmma_commit();
   wgmma_wait<0>();
   hold_registers(s);
+  hold_registers(right);
+#pragma unroll
+  for (int i = 0; i < 40; ++i)
+    s[i] += right[i];
   const int lane = thread % 32;
   const int head = thread / 32 * 16 + lane / 4;
   uint32_t used[3];
@@ -403,7 +350,6 @@ __device__ inline void running_maxima(Softmax& softmax, int blocks, float factor
 }
 
 /// P of the block's keys to device memory, sums of the groups to all blocks.
-template <class Team>
 __device__ inline void own_weights(
     const Softmax& softmax,
     const Team& team,
@@ -456,23 +402,16 @@ __device__ inline void own_weights(
 }
 
 /// 1 / denominator of every head, times what the tiles' shift takes; a thread a head.
-template <class Team>
 __device__ inline void finish_sums(
-    Softmax& softmax,
-    const Team& team,
-    const AttentionCall& call,
-    int slots,
-    int blocks,
-    float factor,
-    int head
+    Softmax& softmax, const AttentionCall& call, int slots, int blocks, float factor, int head
 ) {
   float denominator = 0;
   for (int block = 0; block < blocks; ++block) {
     const float sum = block_sum(
-        team.sum(4 * block, head),
-        team.sum(4 * block + 1, head),
-        team.sum(4 * block + 2, head),
-        team.sum(4 * block + 3, head)
+        softmax.sums[4 * block][head],
+        softmax.sums[4 * block + 1][head],
+        softmax.sums[4 * block + 2][head],
+        softmax.sums[4 * block + 3][head]
     );
     denominator = denominator * softmax.decays[block][head] + sum;
   }
@@ -550,7 +489,6 @@ __device__ inline void mix_values(
 }
 
 /// The queries' and keys' half of a block, up to P and the sums of p.
-template <class Team>
 __device__ inline void weigh(
     const AttentionCall& call,
     Shared& shared,
@@ -568,7 +506,7 @@ __device__ inline void weigh(
   const bool logits = thread < 128;
   float s[40];
   if (logits) own_logits(shared, team, thread, s);
-  team.meet(0, thread);
+  team.meet();
   const float factor = exponent_factor(call.scale);
   const int blocks = blocks_of(shared);
   team.gather_maxima(thread);
@@ -576,19 +514,13 @@ __device__ inline void weigh(
   running_maxima(shared.softmax, blocks, factor, thread);
   named_barrier(1, kKeyThreads);
   if (logits) own_weights(shared.softmax, team, s, rank, blocks, factor, thread, weights);
-  team.meet(1, thread);
+  team.meet();
 }
 
 /// The values' half of a block; the other half calls it too, for the copies of P and the
 /// denominators.
-template <class Team>
 __device__ inline void mix(
-    const AttentionCall& call,
-    Shared& shared,
-    const Team& team,
-    int row,
-    int rank,
-    const Weights& weights
+    const AttentionCall& call, Shared& shared, int row, int rank, const Weights& weights
 ) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int head = thread / 32 * 16 + thread % 32 / 4;
@@ -601,7 +533,7 @@ __device__ inline void mix(
     mix_values(shared, blocks, half, thread, sums);
   } else if (threadIdx.x < kTileRows) {
     const float factor = exponent_factor(call.scale);
-    finish_sums(shared.softmax, team, call, slots_of(shared), blocks, factor, thread);
+    finish_sums(shared.softmax, call, slots_of(shared), blocks, factor, thread);
   }
   __syncthreads();
   if (!mixes) return;
@@ -614,50 +546,33 @@ __device__ inline void mix(
   }
 }
 
-/// One block's share of a row.
-template <bool kByCluster>
-__device__ inline void take_row(const AttentionCall& call, Exchange* exchanges) {
+/// Grid: rows · kCluster. `weights`: one a row.
+__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
+    attention(const __grid_constant__ AttentionCall call, Weights* weights) {
   extern __shared__ unsigned char memory[];
   Shared& shared =
       *reinterpret_cast<Shared*>(memory + (1024 - shared_address(memory) % 1024) % 1024);
   const int row = static_cast<int>(blockIdx.x) / kCluster;
   const int rank = static_cast<int>(blockIdx.x) % kCluster;
   const auto thread = static_cast<int>(threadIdx.x);
-  Exchange& exchange = exchanges[row];
-  const Team<kByCluster> team(shared, exchange, row, rank);
   if (thread < kChunks) barrier_init(&shared.weights_full[thread], kThreads);
   wait_for_previous_kernels();
   if (thread < kKeyThreads) {
     prefetch_selected(call, row, thread);
-    weigh(call, shared, team, row, rank, thread, exchange.weights);
+    weigh(call, shared, Team(shared), row, rank, thread, weights[row]);
   } else {
     ValueCells cells(shared, rank, thread - kKeyThreads);
     cells.begin(call, row);
     __syncthreads();
-    if constexpr (kByCluster) cluster_arrive();
+    cluster_arrive();
     cells.finish();
     named_barrier(2, kValueThreads);
-    if constexpr (kByCluster) {
-      cluster_wait();
-      cluster_arrive();
-      cluster_wait();
-    }
+    cluster_wait();
+    cluster_arrive();
+    cluster_wait();
   }
-  if constexpr (!kByCluster) __syncthreads();  // the key threads have met the other blocks'
   let_next_kernel_start();
-  mix(call, shared, team, row, rank, exchange.weights);
-}
-
-/// Grid: rows · kCluster. `exchanges`: one a row.
-__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
-    attention(const __grid_constant__ AttentionCall call, Exchange* exchanges) {
-  take_row<true>(call, exchanges);
-}
-
-/// The same without clusters, at most kMeetingRows rows. All blocks must run at once.
-__global__ void __launch_bounds__(kThreads, 1)
-    resident_attention(const __grid_constant__ AttentionCall call, Exchange* exchanges) {
-  take_row<false>(call, exchanges);
+  mix(call, shared, row, rank, weights[row]);
 }
 
 }  // namespace di::ops::cuda::split
