@@ -34,23 +34,21 @@ struct ExpertLists {
 /// Pairs that a block of the sort places.
 inline constexpr int64_t kListedPairs = 1024;
 
-/// The lists' memory for `rows` rows of `k` experts each, from an Arena or whatever counts like
-/// one.
-template <class Scratch>
-ExpertLists take_lists(
-    Scratch& scratch, int64_t rows, int64_t k, int64_t experts, int64_t tile_rows
+/// The lists' memory for `rows` rows of `k` experts each.
+inline ExpertLists take_lists(
+    Arena& scratch, int64_t rows, int64_t k, int64_t experts, int64_t tile_rows
 ) {
   const int64_t pairs = rows * k;
   ExpertLists lists;
   lists.max_tiles = std::min(experts, pairs) + pairs / tile_rows + rows / tile_rows + 1;
-  lists.target = scratch.template take<int32_t>(rows * (k + 1));
-  lists.weight = scratch.template take<float>(rows * (k + 1));
-  lists.position = scratch.template take<int32_t>(rows * (k + 1));
-  lists.tiles = scratch.template take<TokenTile>(lists.max_tiles);
-  lists.num_tiles = scratch.template take<int32_t>(1);
-  lists.counters = scratch.template take<int32_t>(1 + lists.max_tiles);
+  lists.target = scratch.take<int32_t>(rows * (k + 1));
+  lists.weight = scratch.take<float>(rows * (k + 1));
+  lists.position = scratch.take<int32_t>(rows * (k + 1));
+  lists.tiles = scratch.take<TokenTile>(lists.max_tiles);
+  lists.num_tiles = scratch.take<int32_t>(1);
+  lists.counters = scratch.take<int32_t>(1 + lists.max_tiles);
   const int64_t blocks = std::max<int64_t>(1, (pairs + kListedPairs - 1) / kListedPairs);
-  if (blocks > 1) lists.block_counts = scratch.template take<int32_t>(blocks * experts);
+  if (blocks > 1) lists.block_counts = scratch.take<int32_t>(blocks * experts);
   return lists;
 }
 

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/math.h"
 #include "ops/cuda/expert_narrow.cuh"
 #include "ops/cuda/expert_wide.cuh"
 #include "ops/cuda/experts.h"
@@ -132,44 +131,22 @@ ExpertTiles tiles_for(int64_t rows, int64_t k, int64_t experts) {
                                 : ExpertTiles::kWide256;
 }
 
-/// Stands for an Arena to learn how much would be taken from it.
-class ScratchSum {
- public:
-  template <class T>
-  T* take(int64_t count) {
-    bytes_ += align_up(count * static_cast<int64_t>(sizeof(T)), 256);
-    return nullptr;
-  }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  int64_t bytes_ = 0;
-};
-
-/// Takes all of an op's scratch.
-template <class Scratch>
+/// Takes all of an op's scratch for `rows` rows of `k` routed experts each.
 void take_scratch(
-    Scratch& scratch, const ExpertsShape& shape, ExpertTiles tiles, ExpertArguments& arguments
+    Arena& scratch, int64_t rows, int64_t k, ExpertTiles tiles, ExpertArguments& arguments
 ) {
-  const int64_t positions = shape.rows * (shape.k + 1);
-  arguments.lists = take_lists(scratch, shape.rows, shape.k, shape.experts, max_tokens(tiles));
-  arguments.parts = scratch.template take<uint16_t>(positions * shape.hidden);
+  const int64_t positions = rows * (k + 1);
+  arguments.lists = take_lists(scratch, rows, k, arguments.experts, max_tokens(tiles));
+  arguments.parts = scratch.take<uint16_t>(positions * arguments.hidden);
   if (tiles == ExpertTiles::kNarrow) {
-    arguments.u_codes = scratch.template take<uint8_t>(positions * shape.inner);
-    arguments.u_scales = scratch.template take<uint8_t>(positions * shape.inner / kScaleGroup);
+    arguments.u_codes = scratch.take<uint8_t>(positions * arguments.inner);
+    arguments.u_scales = scratch.take<uint8_t>(positions * arguments.inner / kScaleGroup);
   } else {
-    arguments.u_expanded = scratch.template take<uint8_t>(positions * shape.inner * 2);
+    arguments.u_expanded = scratch.take<uint8_t>(positions * arguments.inner * 2);
   }
 }
 
 }  // namespace
-
-int64_t experts_scratch_bytes(const ExpertsShape& shape) {
-  ScratchSum sum;
-  ExpertArguments arguments{};
-  take_scratch(sum, shape, tiles_for(shape.rows, shape.k, shape.experts), arguments);
-  return sum.bytes();
-}
 
 void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
   const int64_t rows = op.y.dim(0);
@@ -195,15 +172,15 @@ void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
             std::to_string(positions * std::max(hidden, inner))
     );
   }
-  const Arena::Scope scope(exec.scratch);
-  take_scratch(exec.scratch, {rows, k, num_experts, hidden, inner}, tiles, arguments);
-  list_experts(exec, op.ids, op.weights, num_experts, max_tokens(tiles), arguments.lists);
-  arguments.x_codes = op.x.codes.data;
-  arguments.x_scales = op.x.scales.data;
   arguments.experts = static_cast<int>(num_experts);
   arguments.hidden = static_cast<int>(hidden);
   arguments.inner = static_cast<int>(inner);
   arguments.k = static_cast<int>(k);
+  const Arena::Scope scope(exec.scratch);
+  take_scratch(exec.scratch, rows, k, tiles, arguments);
+  list_experts(exec, op.ids, op.weights, num_experts, max_tokens(tiles), arguments.lists);
+  arguments.x_codes = op.x.codes.data;
+  arguments.x_scales = op.x.scales.data;
   arguments.limit = op.swiglu_limit;
   switch (tiles) {
     case ExpertTiles::kNarrow: launch_narrow(exec, arguments); break;

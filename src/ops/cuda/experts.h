@@ -13,19 +13,6 @@ namespace di::ops::cuda {
 /// such expert. Throws kUnsupported for other weights or widths that are no multiple of 32.
 void experts(Exec& exec, const Experts& op);
 
-/// What decides how much scratch the experts of a layer take.
-struct ExpertsShape {
-  int64_t rows;
-  int64_t k;        ///< routed experts of a row
-  int64_t experts;  ///< routed experts of the layer
-  int64_t hidden;
-  int64_t inner;
-};
-
-/// Bytes of Exec::scratch that experts() takes for such a call, and never more than for the same
-/// layer with more rows.
-int64_t experts_scratch_bytes(const ExpertsShape& shape);
-
 /// The forms of the kernel: tiles of rows that share an expert's weights.
 enum class ExpertTiles {
   kNarrow,   ///< up to 64 rows, for few rows an expert: memory is the limit

@@ -353,30 +353,6 @@ TEST(CudaExpertsTest, SlotsWithoutAnExpertAddNothing) {
   }
 }
 
-TEST(CudaExpertsTest, TakesTheScratchThatItSays) {
-  DI_NEEDS_GPU();
-  const Sizes sizes{.experts = 4, .k = 2, .hidden = 96, .inner = 160};
-  std::mt19937 random(15);
-  const Layer layer(random, sizes);
-  for (const int64_t rows : {1, 49, 60, 400}) {
-    const Batch batch(random, sizes, rows);
-    Machine machine;
-    DeviceArray<bf16> y(rows * sizes.hidden);
-    const DeviceArray<uint8_t> codes(batch.codes), scales(batch.scales);
-    const DeviceArray<int32_t> ids(batch.ids);
-    const DeviceArray<float> weights(batch.weights);
-    Experts op = layer.device_op();
-    batch.operands(op, y.data(), codes.data(), scales.data(), ids.data(), weights.data());
-    Exec& exec = machine.device();
-    experts(exec, op);
-    machine.wait();
-    EXPECT_EQ(
-        static_cast<int64_t>(exec.scratch.peak_bytes()),
-        experts_scratch_bytes({rows, sizes.k, sizes.experts, sizes.hidden, sizes.inner})
-    );
-  }
-}
-
 TEST(CudaExpertsTest, RefusesWhatItCannotRead) {
   DI_NEEDS_GPU();
   const Sizes sizes{.experts = 4, .k = 2, .hidden = 128, .inner = 64};
