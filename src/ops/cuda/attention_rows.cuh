@@ -341,15 +341,8 @@ struct Running {
 #pragma unroll
     for (int group = 0; group < 4; ++group) {
 #pragma unroll
-      for (int side = 0; side < 2; ++side) {
-        float w[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          w[i] = weight_of(s[8 * group + 4 * (i / 2) + 2 * side + i % 2], after[side], factor);
-        p[group][side] = round_pair(w[0], w[1]);
-        p[group][side + 2] = round_pair(w[2], w[3]);
-        sums[side][group] = (w[0] + w[1]) + (w[2] + w[3]);
-      }
+      for (int side = 0; side < 2; ++side)
+        sums[side][group] = weigh_group(s + 8 * group, side, after[side], factor, p[group]);
     }
   }
 

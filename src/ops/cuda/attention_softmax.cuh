@@ -27,6 +27,20 @@ __device__ inline float weight_of(float logit, float top, float factor) {
   return exp2_fast((logit - top) * factor);
 }
 
+/// P of 16 keys for one of a thread's two heads: the weights of its four logits as two words of the
+/// fragment, and their sum. `side` is the head; both kernels must give the same bits.
+__device__ inline float weigh_group(
+    const float* group, int side, float top, float factor, uint32_t (&p)[4]
+) {
+  float w[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    w[i] = weight_of(group[4 * (i / 2) + 2 * side + i % 2], top, factor);
+  p[side] = round_pair(w[0], w[1]);
+  p[side + 2] = round_pair(w[2], w[3]);
+  return (w[0] + w[1]) + (w[2] + w[3]);
+}
+
 /// What a running maximum that rose from `before` to `after` leaves of older sums.
 __device__ inline float decay_of(float before, float after, float factor) {
   return exp2_fast((before - after) * factor);

@@ -88,44 +88,31 @@ __device__ inline void write_remote(const float* own, int rank, float x) {
   );
 }
 
-/// How the eight blocks of a row, a cluster, exchange what is small.
-class Team {
- public:
-  __device__ explicit Team(Shared& shared) : shared_(shared) {}
+/// All threads of all blocks of a row meet.
+__device__ inline void meet() {
+  cluster_arrive();
+  cluster_wait();
+}
 
-  __device__ void publish_maximum(int group, int head, float maximum) const {
-    shared_.own_maxima[group][head] = maximum;
-  }
-
-  /// Collects the maxima of all groups, by the key threads.
-  __device__ void gather_maxima(int thread) const {
-    constexpr int kVectors = kOwnGroups * kTileRows / 4;  // of a block
-    float* all = &shared_.softmax.maxima[0][0];
+/// Collects the maxima of all groups, by the key threads.
+__device__ inline void gather_maxima(Shared& shared, int thread) {
+  constexpr int kVectors = kOwnGroups * kTileRows / 4;  // of a block
+  float* all = &shared.softmax.maxima[0][0];
 #pragma unroll
-    for (int first = 0; first < kCluster * kVectors; first += kKeyThreads) {
-      const int i = first + thread;
-      if (i >= kCluster * kVectors) break;
-      *reinterpret_cast<float4*>(all + i * 4) =
-          read_remote(&shared_.own_maxima[0][0] + i % kVectors * 4, i / kVectors);
-    }
+  for (int first = 0; first < kCluster * kVectors; first += kKeyThreads) {
+    const int i = first + thread;
+    if (i >= kCluster * kVectors) break;
+    *reinterpret_cast<float4*>(all + i * 4) =
+        read_remote(&shared.own_maxima[0][0] + i % kVectors * 4, i / kVectors);
   }
+}
 
-  /// Tells all blocks the sum of p over group `place` of all; four lanes of a head call it.
-  __device__ void publish_sum(int place, int head, int lane, float sum) const {
+/// Tells all blocks the sum of p over group `place` of all; four lanes of a head call it.
+__device__ inline void publish_sum(Softmax& softmax, int place, int head, int lane, float sum) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
-      write_remote(&shared_.softmax.sums[place][head], lane % 4 * 2 + i, sum);
-  }
-
-  /// All threads of all blocks meet.
-  __device__ void meet() const {
-    cluster_arrive();
-    cluster_wait();
-  }
-
- private:
-  Shared& shared_;
-};
+  for (int i = 0; i < 2; ++i)
+    write_remote(&softmax.sums[place][head], lane % 4 * 2 + i, sum);
+}
 
 /// Asks the second-level cache for a row's selected entries, whose place in the list is not known
 /// yet.
@@ -270,7 +257,7 @@ class ValueCells {
 
 /// Logits of the block's keys, by one warpgroup: 64 heads by 80 keys, unused slots removed; and the
 /// maxima of the groups. The halves of the channels are chains of their own.
-__device__ inline void own_logits(Shared& shared, const Team& team, int thread, float (&s)[40]) {
+__device__ inline void own_logits(Shared& shared, int thread, float (&s)[40]) {
   const uint64_t q = b_descriptor(shared_address(shared.q), 0);
   const uint64_t keys = b_descriptor(shared_address(shared.keys), 0);
   float right[40];
@@ -307,7 +294,7 @@ __device__ inline void own_logits(Shared& shared, const Team& team, int thread, 
     for (int side = 0; side < 2; ++side) {
       const float* x = s + 8 * group + 2 * side;
       const float highest = max_over_row(fmaxf(fmaxf(x[0], x[1]), fmaxf(x[4], x[5])));
-      if (lane % 4 == 0) team.publish_maximum(group, head + side * 8, highest);
+      if (lane % 4 == 0) shared.own_maxima[group][head + side * 8] = highest;
     }
   }
 }
@@ -351,8 +338,7 @@ __device__ inline void running_maxima(Softmax& softmax, int blocks, float factor
 
 /// P of the block's keys to device memory, sums of the groups to all blocks.
 __device__ inline void own_weights(
-    const Softmax& softmax,
-    const Team& team,
+    Softmax& softmax,
     const float (&s)[40],
     int rank,
     int blocks,
@@ -371,13 +357,7 @@ __device__ inline void own_weights(
 #pragma unroll
     for (int side = 0; side < 2; ++side) {
       const float top = softmax.tops[place / 4][head + side * 8];
-      float w[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        w[i] = weight_of(s[8 * group + 4 * (i / 2) + 2 * side + i % 2], top, factor);
-      p[side] = round_pair(w[0], w[1]);
-      p[side + 2] = round_pair(w[2], w[3]);
-      sums[group][side] = (w[0] + w[1]) + (w[2] + w[3]);
+      sums[group][side] = weigh_group(s + 8 * group, side, top, factor, p);
     }
     out[place][thread] = make_uint4(p[0], p[1], p[2], p[3]);
   }
@@ -397,7 +377,7 @@ __device__ inline void own_weights(
     if (place / 4 >= blocks) break;
 #pragma unroll
     for (int side = 0; side < 2; ++side)
-      team.publish_sum(place, head + side * 8, lane, sums[group][side]);
+      publish_sum(softmax, place, head + side * 8, lane, sums[group][side]);
   }
 }
 
@@ -490,13 +470,7 @@ __device__ inline void mix_values(
 
 /// The queries' and keys' half of a block, up to P and the sums of p.
 __device__ inline void weigh(
-    const AttentionCall& call,
-    Shared& shared,
-    const Team& team,
-    int row,
-    int rank,
-    int thread,
-    Weights& weights
+    const AttentionCall& call, Shared& shared, int row, int rank, int thread, Weights& weights
 ) {
   const Keys keys(call, shared, thread);
   keys.find(row, rank);
@@ -505,16 +479,16 @@ __device__ inline void weigh(
   named_barrier(1, kKeyThreads);
   const bool logits = thread < 128;
   float s[40];
-  if (logits) own_logits(shared, team, thread, s);
-  team.meet();
+  if (logits) own_logits(shared, thread, s);
+  meet();
   const float factor = exponent_factor(call.scale);
   const int blocks = blocks_of(shared);
-  team.gather_maxima(thread);
+  gather_maxima(shared, thread);
   named_barrier(1, kKeyThreads);
   running_maxima(shared.softmax, blocks, factor, thread);
   named_barrier(1, kKeyThreads);
-  if (logits) own_weights(shared.softmax, team, s, rank, blocks, factor, thread, weights);
-  team.meet();
+  if (logits) own_weights(shared.softmax, s, rank, blocks, factor, thread, weights);
+  meet();
 }
 
 /// The values' half of a block; the other half calls it too, for the copies of P and the
@@ -559,7 +533,7 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
   wait_for_previous_kernels();
   if (thread < kKeyThreads) {
     prefetch_selected(call, row, thread);
-    weigh(call, shared, Team(shared), row, rank, thread, weights[row]);
+    weigh(call, shared, row, rank, thread, weights[row]);
   } else {
     ValueCells cells(shared, rank, thread - kKeyThreads);
     cells.begin(call, row);
