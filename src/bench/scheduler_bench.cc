@@ -1,10 +1,9 @@
 // Policies on simulated traffic; see scheduler_bench.h.
 #include "bench/scheduler_bench.h"
 
-#include <algorithm>
-#include <cmath>
 #include <vector>
 
+#include "engine/stats.h"
 #include "sched/traffic.h"
 
 namespace di::bench {
@@ -14,19 +13,11 @@ using sched::RequestTimes;
 using sched::Scenario;
 using sched::SimulationResult;
 
-// The value that a share of the values does not exceed; 0 of none.
-double percentile(std::vector<double> values, double share) {
-  if (values.empty()) return 0;
-  const double rank = std::ceil(share * static_cast<double>(values.size())) - 1;
-  const auto place = values.begin() + static_cast<std::ptrdiff_t>(std::max(rank, 0.0));
-  std::nth_element(values.begin(), place, values.end());
-  return *place;
-}
-
 void set_percentiles(Json& line, const std::string& name, const std::vector<double>& values) {
-  line.set(name + "_p50", percentile(values, 0.5));
-  line.set(name + "_p90", percentile(values, 0.9));
-  line.set(name + "_p99", percentile(values, 0.99));
+  const auto times = engine::distribution_of(values).value_or(engine::Distribution{});
+  line.set(name + "_p50", times.p50);
+  line.set(name + "_p90", times.p90);
+  line.set(name + "_p99", times.p99);
 }
 
 Json line_of(

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "base/math.h"
 #include "cache/kv_cache.h"
 #include "engine/make_device.h"
+#include "engine/stats.h"
 
 namespace di::bench {
 namespace {
@@ -24,15 +24,6 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 struct StepTimes {
   std::vector<double> seconds;  // from result to result
   std::vector<double> device;   // by the step's own clock
-
-  double quantile(double share) {
-    std::sort(seconds.begin(), seconds.end());
-    return seconds[static_cast<std::size_t>(share * static_cast<double>(seconds.size() - 1))];
-  }
-  double median_device() {
-    std::sort(device.begin(), device.end());
-    return device[device.size() / 2];
-  }
 };
 
 /// A device with `count` sequences, and the orders of their steps.
@@ -154,9 +145,9 @@ Json line_of(
     const char* phase,
     int64_t sequences,
     double rows,
-    StepTimes times
+    const StepTimes& times
 ) {
-  const double median = times.quantile(0.5);
+  const engine::Distribution seconds = *engine::distribution_of(times.seconds);
   return Json::Object{
       {"name", "step"},
       {"backend", ops.name},
@@ -166,10 +157,10 @@ Json line_of(
       {"sequences", sequences},
       {"rows", rows},
       {"steps", static_cast<int64_t>(times.seconds.size())},
-      {"us", median * 1e6},
-      {"p99_us", times.quantile(0.99) * 1e6},
-      {"device_us", times.median_device() * 1e6},
-      {"rows_per_s", rows / median}};
+      {"us", seconds.p50 * 1e6},
+      {"p99_us", seconds.p99 * 1e6},
+      {"device_us", engine::distribution_of(times.device)->p50 * 1e6},
+      {"rows_per_s", rows / seconds.p50}};
 }
 
 }  // namespace

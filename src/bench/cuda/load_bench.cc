@@ -26,11 +26,12 @@ double copy_rate(const Memory& device) {
   return static_cast<double>(kBytes) / seconds;
 }
 
-/// A job that packs FP4 matrices of the release's width out of a file.
+constexpr int64_t kCols = 5120;  ///< of the release's matrices
+
+/// A job that packs FP4 matrices of that width out of a file.
 checkpoint::LoadJob packing_job(
     const MappedFile& file, const std::vector<uint8_t>& scales, std::byte* to
 ) {
-  constexpr int64_t kCols = 5120;
   const int64_t rows = std::ssize(scales) / (kCols / 32);
   const ops::Weight raw{ops::WeightFormat::kFp4, rows, kCols, file.bytes().data(), scales.data()};
   checkpoint::LoadJob job;
@@ -45,14 +46,14 @@ checkpoint::LoadJob packing_job(
 }  // namespace
 
 void bench_load(const std::string& folder, int64_t bytes, ThreadPool& pool, const Emit& emit) {
-  constexpr int64_t kRowBytes = 5120 / 2;
+  constexpr int64_t kRowBytes = kCols / 2;
   const int64_t rows = bytes / kRowBytes / ops::kPackRows * ops::kPackRows;
   const ops::OpTable& table = ops::cuda_ops();
   const ScratchFolder scratch(folder);
   const std::string weights = write_weights(scratch, rows * kRowBytes);
-  const std::vector<uint8_t> scales(static_cast<std::size_t>(rows * 5120 / 32), 127);
+  const std::vector<uint8_t> scales(static_cast<std::size_t>(rows * kCols / 32), 127);
   const auto to = table.memory().allocate(
-      table.packed_bytes(ops::WeightFormat::kFp4, rows, 5120), "a benchmark"
+      table.packed_bytes(ops::WeightFormat::kFp4, rows, kCols), "a benchmark"
   );
   const double copied = copy_rate(table.memory());
   const auto measure = [&](const char* name, const auto& job_of) {
@@ -68,7 +69,9 @@ void bench_load(const std::string& folder, int64_t bytes, ThreadPool& pool, cons
     emit(json);
   };
   measure("load", [&](const MappedFile& file) {
-    checkpoint::LoadJob job = checkpoint::copy_job(file.bytes(), to.get());
+    checkpoint::LoadJob job;
+    job.sources.push_back(file.bytes());
+    job.num_units = std::ssize(file.bytes());
     job.convert = [&file, &to, &table](int64_t begin, int64_t end) {
       table.load(file.bytes().data() + begin, end - begin, to.get() + begin);
     };
