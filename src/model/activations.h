@@ -22,7 +22,6 @@ struct Activations {
   View<float, 2> a;              // [rows, c]: pre-mix handed from site to site
   SiteMix mix;                   // of the current site
   View<bf16, 2> y;               // [rows, hidden_size]: what the newest sublayer gave
-  ops::MhcExpand pending;        // that gives h, or empty: it is done
   View<int32_t, 2> selected;     // [rows, index_topk]: of the newest index source
   View<int32_t, 2> candidates;   // [rows, candidate_topk_blocks]: of the candidate source
   View<bf16, 2> taps;            // [rows, targets · hidden_size], or empty: nobody wants them
@@ -80,11 +79,8 @@ struct SiteInput {
 SiteInput enter_site(
     const Pass& pass, const SiteWeights& site, const View<const bf16, 1>& norm, Activations& act
 );
-/// h_j = post_j · y + Σ_i comb_ij · h_i, and the site's pre becomes the next pre-mix. The next
-/// site does the sum, or settle(). mhc.cc
+/// h_j = post_j · y + Σ_i comb_ij · h_i, and the site's pre becomes the next pre-mix. mhc.cc
 void expand(const Pass& pass, Activations& act);
-/// To be called before anything but a site reads act.h. mhc.cc
-void settle(const Pass& pass, Activations& act);
 /// A KV source's own entries: compressed records and index keys of all rows. compressor.cc
 void compress(const Pass& pass, int64_t l, const View<bf16, 2>& x, const Activations& act);
 /// What an index source asks.
@@ -108,10 +104,10 @@ void mixture_of_experts(const Pass& pass, int64_t l, const SiteInput& input, Act
 /// One layer of the backbone or of the drafter. forward.cc
 void run_layer(const Pass& pass, int64_t l, Activations& act);
 /// The streams of the rows that want logits, collapsed [logit rows, hidden_size]. head.cc
-View<bf16, 2> final_collapse(const Pass& pass, Activations& act);
+View<bf16, 2> final_collapse(const Pass& pass, const Activations& act);
 /// Final collapse, norm and head for the rows that want logits; the result is `y`
 /// [logit rows, vocab_size]. head.cc
-void logits(const Pass& pass, Activations& act, const View<float, 2>& y);
+void logits(const Pass& pass, const Activations& act, const View<float, 2>& y);
 
 /// Shows a tensor to the observer, when there is one, and takes back what it wrote. observe.cc
 void observe_bytes(const Pass& pass, std::string_view name, int64_t l, ObservedTensor tensor);

@@ -54,7 +54,7 @@ View<bf16, 3> features_of(const Pass& pass, const View<bf16, 2>& x, const Result
 /// Base logits of all drafts at once, then token by token the bias of the one before.
 void choose_tokens(
     const Pass& pass,
-    Activations& act,
+    const Activations& act,
     const View<const int32_t, 1>& anchors,
     DraftChooser* chooser,
     const Results& results

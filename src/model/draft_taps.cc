@@ -8,7 +8,6 @@ namespace di::model {
 void tap(const Pass& pass, int64_t l, Activations& act) {
   const int64_t index = pass.role(l).draft_target;
   if (index < 0 || act.taps.data == nullptr) return;
-  settle(pass, act);
   const Arena::Scope scope(pass.arena());
   const int64_t rows = act.num_rows();
   const int64_t hidden = pass.model.config.hidden_size;

@@ -26,7 +26,6 @@ View<int64_t, 2> lookup_ids(const Pass& pass, int64_t index, const Activations& 
 }  // namespace
 
 void engram(const Pass& pass, int64_t l, Activations& act) {
-  settle(pass, act);
   const Arena::Scope scope(pass.arena());
   const EngramWeights& weights = *pass.layer(l).engram;
   const View<int64_t, 2> ids = lookup_ids(pass, pass.role(l).engram, act);

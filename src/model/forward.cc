@@ -11,8 +11,7 @@ namespace di::model {
 namespace {
 
 /// Looks for rows that have gone astray.
-void note_finite(const Pass& pass, Activations& act) {
-  settle(pass, act);
+void note_finite(const Pass& pass, const Activations& act) {
   pass.ops.rows_finite(pass.exec, {.finite = act.finite, .h = act.h, .rows = act.rows->view()});
 }
 

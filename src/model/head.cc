@@ -3,8 +3,7 @@
 
 namespace di::model {
 
-View<bf16, 2> final_collapse(const Pass& pass, Activations& act) {
-  settle(pass, act);
+View<bf16, 2> final_collapse(const Pass& pass, const Activations& act) {
   const View<const int64_t, 1>& rows = pass.placed.logit_rows;
   const auto x = pass.arena().array<bf16>(rows.dim(0), pass.model.config.hidden_size);
   const Arena::Scope scope(pass.arena());
@@ -14,7 +13,7 @@ View<bf16, 2> final_collapse(const Pass& pass, Activations& act) {
   return x;
 }
 
-void logits(const Pass& pass, Activations& act, const View<float, 2>& y) {
+void logits(const Pass& pass, const Activations& act, const View<float, 2>& y) {
   const Arena::Scope scope(pass.arena());
   const View<bf16, 2> x = final_collapse(pass, act);
   norm(pass, x, pass.model.weights.norm);

@@ -34,23 +34,18 @@ SiteInput enter_site(
        .codes = input.codes,
        .scales = input.scales,
        .a = act.a,
-       .norm = weight,
-       .expand = std::exchange(act.pending, {})}
+       .norm = weight}
   );
   return input;
 }
 
 void expand(const Pass& pass, Activations& act) {
-  act.pending = {
-      .h_out = act.h_next, .y = act.y, .h = act.h, .post = act.mix.post, .comb = act.mix.comb};
+  pass.ops.mhc_expand(
+      pass.exec,
+      {.h_out = act.h_next, .y = act.y, .h = act.h, .post = act.mix.post, .comb = act.mix.comb}
+  );
   std::swap(act.h, act.h_next);
   std::swap(act.a, act.mix.pre);
-  if (pass.options.observer != nullptr) settle(pass, act);
-}
-
-void settle(const Pass& pass, Activations& act) {
-  if (act.pending.y.empty()) return;
-  pass.ops.mhc_expand(pass.exec, std::exchange(act.pending, {}));
 }
 
 }  // namespace di::model

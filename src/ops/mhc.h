@@ -51,7 +51,6 @@ struct MhcSite {
   View<uint8_t, 2> scales;   // [rows, hidden / 32]
   View<const float, 2> a;    // [rows, c]: the pre-mix that collapses
   View<const bf16, 1> norm;  // [hidden]
-  MhcExpand expand = {};     // what the site before has left to do, first; or empty: mix.h is there
 };
 
 }  // namespace di::ops

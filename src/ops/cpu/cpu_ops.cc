@@ -51,7 +51,6 @@ void mhc_mix(Exec& exec, const MhcMix& op) {
 
 template <const cpu::Kernels& kLinear, const cpu::RowKernels& kRows>
 void mhc_site(Exec& exec, const MhcSite& op) {
-  if (!op.expand.y.empty()) cpu::mhc_expand(kRows, exec, op.expand);
   mhc_mix<kLinear, kRows>(exec, op.mix);
   cpu::mhc_collapse(kRows, exec, {.x = op.x, .h = op.mix.h, .a = op.a});
   cpu::rms_norm(

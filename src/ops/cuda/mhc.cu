@@ -107,9 +107,7 @@ void mhc_mix(Exec& exec, const MhcMix& op) {
   check_mix(op);
   if (op.h.empty()) return;
   if (has_site_kernel(op.h.dim(2))) {
-    run_site_kernel(
-        exec, {.mix = op, .x = {}, .codes = {}, .scales = {}, .a = {}, .norm = {}, .expand = {}}
-    );
+    run_site_kernel(exec, {.mix = op, .x = {}, .codes = {}, .scales = {}, .a = {}, .norm = {}});
     return;
   }
   const MixArgs args{
@@ -143,7 +141,6 @@ void mhc_site(Exec& exec, const MhcSite& op) {
     run_site_kernel(exec, op);
     return;
   }
-  mhc_expand(exec, op.expand);
   mhc_mix(exec, op.mix);
   mhc_collapse(exec, {.x = op.x, .h = op.mix.h, .a = op.a});
   rms_norm(exec, {.y = op.x, .x = op.x, .weight = op.norm, .eps = op.mix.norm_eps});

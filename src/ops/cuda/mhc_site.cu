@@ -197,7 +197,6 @@ void launch_tiles(Exec& exec, const SiteArgs& args) {
 
 void run_site_kernel(Exec& exec, const MhcSite& op) {
   const bool collapses = !op.x.empty();
-  mhc_expand(exec, op.expand);
   const SiteArgs args{
       .mix =
           {.pre = op.mix.pre.data,

@@ -103,29 +103,20 @@ class RowsBench {
   Exec exec_{pool_, scratch_};
 };
 
-/// A site behind a sublayer, whose result it adds to the streams, or alone.
-void bench_site(RowsBench& bench, int64_t rows, bool expands) {
+void bench_site(RowsBench& bench, int64_t rows) {
   const int64_t streams = rows * kHidden * kStreams * 2;
-  const int64_t bytes = streams + rows * kHidden * 3 + rows * kHidden / 32 + rows * 52 * 4 +
-                        (expands ? streams + rows * (kHidden * 2 + 20 * 4) : 0);
+  const int64_t bytes = streams + rows * kHidden * 3 + rows * kHidden / 32 + rows * 52 * 4;
   const int64_t sets = RowsBench::turns(bytes);
   const Turns<bf16> h(sets, rows * kStreams * kHidden);
-  const Turns<bf16> out(sets, rows * kStreams * kHidden);
-  const Turns<bf16> y(sets, rows * kHidden);
   const Turns<bf16> x(sets, rows * kHidden);
   const Turns<uint8_t> codes(sets, rows * kHidden);
   const Turns<uint8_t> scales(sets, rows * kHidden / 32);
-  const Turns<float> small(1, rows * 84);
+  const Turns<float> small(1, rows * 52);
   const Turns<uint8_t> fn(32, packed_bytes(WeightFormat::kF32, kMixes, kStreams * kHidden));
   const auto factors = uploaded(std::vector<float>(kMixes, 0.01f));  // projections are about 140
   const auto* factor = reinterpret_cast<const float*>(factors.get());
   const Turns<bf16> norm(1, kHidden);
-  const View<const float, 2> old_post(small.at(0) + rows * 52, rows, kStreams);
-  const View<const float, 3> old_comb(small.at(0) + rows * 56, rows, kStreams, kStreams);
   const auto site = [&](int turn) {
-    const View<bf16, 3> h_in(h.at(turn), rows, kStreams, kHidden);
-    const View<bf16, 3> h_out(out.at(turn), rows, kStreams, kHidden);
-    const View<const bf16, 2> given(y.at(turn), rows, kHidden);
     mhc_site(
         bench.exec(),
         {.mix =
@@ -133,7 +124,7 @@ void bench_site(RowsBench& bench, int64_t rows, bool expands) {
               .post = View<float, 2>(small.at(0) + rows * 4, rows, kStreams),
               .comb = View<float, 3>(small.at(0) + rows * 8, rows, kStreams, kStreams),
               .mixes = View<float, 2>(small.at(0) + rows * 24, rows, kMixes),
-              .h = expands ? h_out : h_in,
+              .h = View<const bf16, 3>(h.at(turn), rows, kStreams, kHidden),
               .fn =
                   {.format = WeightFormat::kF32,
                    .rows = kMixes,
@@ -149,11 +140,10 @@ void bench_site(RowsBench& bench, int64_t rows, bool expands) {
          .codes = View<uint8_t, 2>(codes.at(turn), rows, kHidden),
          .scales = View<uint8_t, 2>(scales.at(turn), rows, kHidden / 32),
          .a = View<const float, 2>(small.at(0) + rows * 48, rows, kStreams),
-         .norm = View<const bf16, 1>(norm.at(0), kHidden),
-         .expand = expands ? MhcExpand{h_out, given, h_in, old_post, old_comb} : MhcExpand{}}
+         .norm = View<const bf16, 1>(norm.at(0), kHidden)}
     );
   };
-  bench.run("mhc_site", expands ? "4x5120, expands" : "4x5120", rows, bytes, site);
+  bench.run("mhc_site", "4x5120", rows, bytes, site);
 }
 
 void bench_streams(RowsBench& bench, int64_t rows) {
@@ -381,10 +371,8 @@ void bench_engram(RowsBench& bench, int64_t rows) {
 
 void bench_rows(const BenchReport& report) {
   RowsBench bench(report);
-  for (const int64_t rows : {1, 8, 16, 32, 64, 128, 256, 1024, 4096}) {
-    bench_site(bench, rows, false);
-    bench_site(bench, rows, true);
-  }
+  for (const int64_t rows : {1, 8, 16, 32, 64, 128, 256, 1024, 4096})
+    bench_site(bench, rows);
   for (const int64_t rows : {1, 32, 1024, 4096})
     bench_streams(bench, rows);
   for (const int64_t rows : {1, 64, 4096}) {

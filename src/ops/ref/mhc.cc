@@ -74,7 +74,6 @@ void mhc_mix(const MhcMix& op, RowRange range) {
 }
 
 void mhc_site(const MhcSite& op, RowRange range) {
-  if (!op.expand.y.empty()) mhc_expand(op.expand, range);
   mhc_mix(op.mix, range);
   mhc_collapse({.x = op.x, .h = op.mix.h, .a = op.a}, range);
   rms_norm(
