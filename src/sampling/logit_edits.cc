@@ -27,12 +27,21 @@ LogitEdits::LogitEdits(
     : params_(std::move(params)), eos_(eos) {
   if (params_->repetition_penalty == 1) return;
   for (const int32_t token : prompt)
-    seen(token);
+    seen(token).in_prompt = true;
 }
 
 void LogitEdits::count_output(int32_t token) {
   ++num_outputs_;
   if (counts_outputs()) ++seen(token).outputs;
+}
+
+void LogitEdits::take_back(int32_t token) {
+  --num_outputs_;
+  if (!counts_outputs()) return;
+  Seen& entry = seen(token);
+  if (--entry.outputs > 0 || entry.in_prompt) return;
+  index_.erase(token);  // it came last, since all that came later was taken back before
+  seen_.pop_back();
 }
 
 bool LogitEdits::counts_outputs() const {

@@ -23,6 +23,9 @@ class LogitEdits {
   /// Counts a token of the output.
   void count_output(int32_t token);
 
+  /// Takes back the newest token of the output, which is `token`.
+  void take_back(int32_t token);
+
   /// Tokens of the output so far.
   int64_t num_outputs() const { return num_outputs_; }
 
@@ -35,7 +38,8 @@ class LogitEdits {
  private:
   struct Seen {
     int32_t token = 0;
-    int64_t outputs = 0;  ///< times in the output; 0: in the prompt alone
+    bool in_prompt = false;
+    int64_t outputs = 0;  ///< times in the output
   };
 
   bool ends_are_banned() const { return num_outputs_ < params_->min_tokens; }

@@ -85,39 +85,41 @@ bool Sampler::wants_logprobs() const {
 }
 
 Draw Sampler::draw(std::span<const float> logits, int64_t position, std::vector<double>& scratch) {
-  const Peak peak = peak_of(logits);
-  if (!peak.usable) return {.finite = false};
-  Draw draw{.token = forced_token()};
-  const bool processed = wants_logprobs() && params_->processed_logprobs;
-  if (processed || (draw.token < 0 && (params_->temperature != 0 || edits_.any()))) {
-    draw_processed(logits, position, scratch, draw);
-  } else if (draw.token < 0) {
-    draw.token = static_cast<int32_t>(peak.index);
-  }
-  draw.finite = draw.token >= 0;
-  if (!draw.finite) return draw;
-  if (wants_logprobs() && !processed) report_model(logits, peak, params_->top_logprobs, draw);
-  edits_.count_output(draw.token);
-  return draw;
+  SampledRow sampled = row(logits, scratch);
+  if (!sampled.law.drawable()) return {.finite = false};
+  return tell(sampled, sampled.law.token_at(uniform(seed_, position, Stream::kTarget)));
 }
 
-/// Draws from the processed distribution unless a token is forced, and reports it if it is asked
-/// for; token stays −1 when nothing can be drawn.
-void Sampler::draw_processed(
-    std::span<const float> logits, int64_t position, std::vector<double>& scratch, Draw& draw
-) {
-  scratch.assign(logits.begin(), logits.end());
-  edits_.apply(scratch);
-  const std::span<const double> row(scratch);
-  const Peak peak = peak_of(row);
-  if (draw.token < 0 && !peak.usable) return;
-  Distribution distribution(row, peak, *params_);
-  if (draw.token < 0) {
-    draw.token = distribution.token_at(uniform(seed_, position, Stream::kTarget));
+SampledRow Sampler::row(std::span<const float> logits, std::vector<double>& storage) const {
+  const Peak peak = peak_of(logits);
+  SampledRow row{logits, peak, {}, Distribution(peak)};
+  if (!peak.usable) return row;
+  const int32_t forced = forced_token();
+  if (forced >= 0) row.law = Distribution({true, static_cast<std::size_t>(forced)});
+  const bool reported = wants_logprobs() && params_->processed_logprobs;
+  const bool drawn = forced < 0 && (params_->temperature != 0 || edits_.any());
+  if (!reported && !drawn) return row;
+  storage.assign(logits.begin(), logits.end());
+  edits_.apply(storage);
+  row.edited = storage;
+  Distribution processed(row.edited, peak_of(row.edited), *params_);
+  if (forced >= 0) {
+    row.beside = std::move(processed);
+  } else {
+    row.law = std::move(processed);
   }
+  return row;
+}
+
+Draw Sampler::tell(SampledRow& row, int32_t token) {
+  Draw draw{.token = token};
   if (wants_logprobs() && params_->processed_logprobs) {
-    report(row, distribution, params_->top_logprobs, draw);
+    report(row.edited, row.beside ? *row.beside : row.law, params_->top_logprobs, draw);
+  } else if (wants_logprobs()) {
+    report_model(row.logits, row.peak, params_->top_logprobs, draw);
   }
+  edits_.count_output(token);
+  return draw;
 }
 
 double log_probability(std::span<const float> logits, int32_t token) {

@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "sampling/distribution.h"
 #include "sampling/logit_edits.h"
 #include "sampling/params.h"
 
@@ -32,6 +34,16 @@ struct Draw {
   bool finite = true;  ///< false: the row held a NaN or +∞, or nothing can be drawn; token is −1
 
   bool operator==(const Draw&) const = default;
+};
+
+/// A row of logits as a sampler sees it. What it points to outlives it.
+struct SampledRow {
+  std::span<const float> logits;            ///< [vocab_size]
+  Peak peak;                                ///< of the logits
+  std::span<const double> edited;           ///< [vocab_size]; empty when nobody needs them
+  Distribution law;                         ///< what the token is drawn from
+  std::optional<Distribution> beside = {};  ///< what it would be drawn from if it were not forced,
+                                            ///< when that is to be reported
 };
 
 /// Draws one sequence's tokens and keeps what penalties and limits count.
@@ -67,6 +79,20 @@ class Sampler {
   /// to [vocab_size] when a draw needs it.
   Draw draw(std::span<const float> logits, int64_t position, std::vector<double>& scratch);
 
+  /// What the next token is drawn from; draw() is this, token_at() of the law, and tell(). When the
+  /// law is not drawable() the draw is not finite. `storage` is the caller's and outlives the
+  /// result.
+  SampledRow row(std::span<const float> logits, std::vector<double>& storage) const;
+
+  /// Tells that `token` of `row` is the next one: counts it, and reports what is asked for.
+  Draw tell(SampledRow& row, int32_t token);
+
+  /// Counts a token that may come, for the rows behind it, until take_back(), newest first.
+  void count(int32_t token) { edits_.count_output(token); }
+  void take_back(int32_t token) { edits_.take_back(token); }
+
+  uint64_t seed() const { return seed_; }
+
   /// Tokens drawn so far, those of `outputs` included.
   int64_t num_outputs() const { return edits_.num_outputs(); }
 
@@ -76,14 +102,32 @@ class Sampler {
  private:
   int32_t forced_token() const;
   bool wants_logprobs() const;
-  void draw_processed(
-      std::span<const float> logits, int64_t position, std::vector<double>& scratch, Draw& draw
-  );
 
   std::shared_ptr<const SamplingParams> params_;
   int32_t eos_;
   uint64_t seed_;
   LogitEdits edits_;
+};
+
+/// Lets a sampler count tokens that may come, and takes them back in the end.
+class CountedAhead {
+ public:
+  explicit CountedAhead(Sampler& sampler) : sampler_(sampler) {}
+  ~CountedAhead() {
+    for (auto token = tokens_.rbegin(); token != tokens_.rend(); ++token)
+      sampler_.take_back(*token);
+  }
+  CountedAhead(const CountedAhead&) = delete;
+  CountedAhead& operator=(const CountedAhead&) = delete;
+
+  void count(int32_t token) {
+    sampler_.count(token);
+    tokens_.push_back(token);
+  }
+
+ private:
+  Sampler& sampler_;
+  std::vector<int32_t> tokens_;
 };
 
 /// ln of the probability that the model itself gives `token`, in double. The row has no NaN, no +∞

@@ -1,15 +1,33 @@
 // Whether drafted tokens may stay: the two rules by which a text keeps its law however it is
-// drafted. Plain functions; who drafts, and how many drafts are verified, is decided elsewhere.
-// docs/drafts.md compares the rules and says how they are proved.
+// drafted, as plain arithmetic. draft_verifier.h applies them to rows of logits; who drafts, and
+// how many drafts are verified, is decided elsewhere. docs/drafts.md compares the rules and says
+// how they are proved.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "tensor/view.h"
+#include "sampling/params.h"
 
 namespace di::sampling {
+
+/// How it is decided whether a draft stays.
+enum class VerificationRule {
+  kExactSeed,  ///< when the target draws the same with the number of that position
+  kBlock,      ///< when coins accept so many drafts, judged jointly by both laws
+};
+
+/// What a user asks for.
+enum class VerificationMode { kAuto, kExactSeed, kBlock };
+
+/// The rule for a request: the mode's; of kAuto exact-seed when a seed was given or the temperature
+/// is 0, so that a text can be repeated, and block otherwise.
+VerificationRule rule_for(
+    const SamplingParams& params,
+    bool seed_was_given,
+    VerificationMode mode = VerificationMode::kAuto
+);
 
 /// Exact-seed verification: how many of `drafts`, from the first one on, are what the target draws.
 /// draws[i] is the target's own draw behind the drafts before i, with the random number of its
@@ -17,13 +35,18 @@ namespace di::sampling {
 /// bit those of a run without drafts, whatever is drafted and however much of it is verified.
 int64_t accepted_drafts(std::span<const int32_t> drafts, std::span<const int32_t> draws);
 
-/// What block verification is given for one sequence: k drafts, and the distributions behind the
-/// anchor and behind each of them, after every edit and cut.
-struct DraftBlock {
-  std::span<const int32_t> drafts;  ///< [k]
-  View<const double, 2> target;     ///< [k + 1, vocab_size]: rows that sum to 1
-  View<const double, 2> draft;      ///< [k, vocab_size]: what each draft was drawn from; or empty:
-                                    ///< each was the only choice
+/// A token that the drafter could have drawn.
+struct Candidate {
+  int32_t token = 0;
+  double drafted = 0;  ///< its probability by the drafter
+  double wanted = 0;   ///< by the target, at the same place
+};
+
+/// A draft with the two laws it is judged by, as far as they matter.
+struct JudgedDraft {
+  int32_t token = 0;
+  std::vector<Candidate> candidates;  ///< each token that could have been drawn, once
+  double others = 0;                  ///< what the target gives to all other tokens
 };
 
 /// Lossless block verification: the longest accepted length is the largest i whose coin falls
@@ -36,31 +59,36 @@ struct BlockOdds {
   std::vector<double> weight;  ///< [k + 1]: the share of the target's law that a length carries
 };
 
-BlockOdds block_odds(const DraftBlock& block);
+BlockOdds block_odds(std::span<const JudgedDraft> drafts);
 
 /// The accepted length; `coins` [k] are independent uniform numbers in [0, 1), one for each length.
 int64_t accepted_length(const BlockOdds& odds, std::span<const double> coins);
 
-/// The mass of `token`, not normalised, as the one that follows `length` accepted drafts: of the
-/// target's law behind all k drafts, else of what of it the next draft does not stand for.
-double next_mass(const DraftBlock& block, const BlockOdds& odds, int64_t length, int32_t token);
-
-/// The token at `share` of those masses, 0 ≤ share < 1, in the order of ids.
-int32_t next_token(const DraftBlock& block, const BlockOdds& odds, int64_t length, double share);
-
-/// What becomes of a block.
-struct BlockVerdict {
-  int64_t accepted = 0;  ///< drafts that stay
-  int32_t token = 0;     ///< the one behind them
+/// Masses, not normalised, of the token that replaces a draft: what of the target's law the draft
+/// does not stand for. Behind the last draft the token follows the target's law as it is.
+struct Remainder {
+  std::vector<double> candidates;  ///< of each candidate of the draft
+  double others = 0;               ///< of all other tokens, shared as the target shares it
+  double all = 0;                  ///< the sum
 };
 
-/// Verifies a block with the random numbers of `seed`. They are counted by the position of the
-/// anchor, which no two blocks of a sequence share: a number that helped to reject a draft says
-/// something about the text before it, and so may not judge the next draft of that position.
-BlockVerdict verify_block(const DraftBlock& block, uint64_t seed, int64_t anchor_position);
+/// The remainder in place of `next`; `weight` is that of the accepted length before it.
+Remainder remainder(const JudgedDraft& next, double weight);
 
-/// The random number that draft `index` behind the anchor is drawn with, if it is to be verified by
-/// verify_block().
+/// The random numbers of a block: one coin for each length, and the share at which the token behind
+/// the accepted drafts is drawn.
+struct BlockNumbers {
+  std::vector<double> coins;  ///< [k]
+  double share = 0;
+};
+
+/// Those of `seed`. They are counted by the position of the anchor, which no two blocks of a
+/// sequence share: a number that helped to reject a draft says something about the text before it,
+/// and so may not judge the next draft of that position.
+BlockNumbers block_numbers(uint64_t seed, int64_t anchor_position, std::size_t num_drafts);
+
+/// The random number that draft `index` behind the anchor is drawn with, if block verification is
+/// to judge it.
 double draft_share(uint64_t seed, int64_t anchor_position, int64_t index);
 
 }  // namespace di::sampling

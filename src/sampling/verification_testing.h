@@ -21,9 +21,9 @@ using Law = std::vector<double>;
 /// A model over a small vocabulary: for every prefix a law of its own, made up on the way.
 class RandomModel {
  public:
-  /// `sharpness`: 0 is uniform; greedy: every law is one token.
-  RandomModel(unsigned seed, int32_t vocab, double sharpness, bool greedy = false)
-      : random_(seed), vocab_(vocab), sharpness_(sharpness), greedy_(greedy) {}
+  /// `sharpness`: 0 is uniform; `kept`: every law has the best tokens alone, so many.
+  RandomModel(unsigned seed, int32_t vocab, double sharpness, int32_t kept = 1 << 20)
+      : random_(seed), vocab_(vocab), sharpness_(sharpness), kept_(std::min(kept, vocab)) {}
 
   const Law& behind(const Tokens& prefix) {
     const auto [found, is_new] = laws_.try_emplace(prefix);
@@ -40,11 +40,10 @@ class RandomModel {
     for (int32_t token = 0; token < vocab_; ++token)
       law.push_back(std::exp(sharpness_ * normal(random_)));
     if (random_() % 4 == 0) law[random_() % law.size()] = 0;  // cut away
-    if (greedy_) {
-      const std::size_t best = std::max_element(law.begin(), law.end()) - law.begin();
-      std::fill(law.begin(), law.end(), 0.0);
-      law[best] = 1;
-    }
+    Law ranked = law;
+    std::sort(ranked.rbegin(), ranked.rend());
+    for (double& mass : law)
+      if (mass < ranked[static_cast<std::size_t>(kept_ - 1)]) mass = 0;
     double sum = 0;
     for (const double mass : law)
       sum += mass;
@@ -56,33 +55,65 @@ class RandomModel {
   std::mt19937 random_;
   int32_t vocab_;
   double sharpness_;
-  bool greedy_;
+  int32_t kept_;
   std::map<Tokens, Law> laws_;
 };
 
-/// The block of the first `k` of `drafts`, with the rows that verification sees.
-struct OwnedBlock {
-  OwnedBlock(RandomModel& target, RandomModel& drafter, const Tokens& all, std::size_t k)
-      : drafts(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(k)) {
-    for (std::size_t i = 0; i <= k; ++i) {
-      const Tokens prefix(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(i));
-      const Law& wanted = target.behind(prefix);
-      target_rows.insert(target_rows.end(), wanted.begin(), wanted.end());
-      if (i == k) break;
-      const Law& drafted = drafter.behind(prefix);
-      draft_rows.insert(draft_rows.end(), drafted.begin(), drafted.end());
+/// Draft i of `drafts` as verification sees it. Candidates are the tokens that the drafter could
+/// have drawn; or that draft alone, for drafts that are no draws.
+inline JudgedDraft judged_draft(
+    RandomModel& target, RandomModel& drafter, const Tokens& drafts, std::size_t i, bool point_mass
+) {
+  const Tokens before(drafts.begin(), drafts.begin() + static_cast<std::ptrdiff_t>(i));
+  const Law& wanted = target.behind(before);
+  const Law& drafted = drafter.behind(before);
+  JudgedDraft draft{.token = drafts[i], .candidates = {}};
+  for (int32_t token = 0; token < target.vocab(); ++token) {
+    const auto at = static_cast<std::size_t>(token);
+    const double share = point_mass ? (token == drafts[i] ? 1 : 0) : drafted[at];
+    if (share > 0) {
+      draft.candidates.push_back({token, share, wanted[at]});
+    } else {
+      draft.others += wanted[at];
     }
-    const int64_t vocab = target.vocab();
-    block.drafts = drafts;
-    block.target = View<const double, 2>(target_rows.data(), k + 1, vocab);
-    if (k > 0) block.draft = View<const double, 2>(draft_rows.data(), k, vocab);
   }
-  OwnedBlock(const OwnedBlock&) = delete;
+  return draft;
+}
 
-  Tokens drafts;
-  Law target_rows, draft_rows;
-  DraftBlock block;
-};
+/// The first `k` of `drafts`.
+inline std::vector<JudgedDraft> judged_drafts(
+    RandomModel& target,
+    RandomModel& drafter,
+    const Tokens& drafts,
+    std::size_t k,
+    bool point_masses = false
+) {
+  std::vector<JudgedDraft> judged;
+  for (std::size_t i = 0; i < k; ++i)
+    judged.push_back(judged_draft(target, drafter, drafts, i, point_masses));
+  return judged;
+}
+
+/// The law of the token behind `length` accepted drafts.
+inline Law law_behind(
+    RandomModel& target,
+    const Tokens& drafts,
+    const std::vector<JudgedDraft>& judged,
+    const BlockOdds& odds,
+    std::size_t length
+) {
+  Law law = target.behind({drafts.begin(), drafts.begin() + static_cast<std::ptrdiff_t>(length)});
+  if (length == judged.size()) return law;
+  const JudgedDraft& next = judged[length];
+  const Remainder rest = remainder(next, odds.weight[length]);
+  for (double& mass : law)
+    mass *= odds.weight[length];
+  for (std::size_t i = 0; i < rest.candidates.size(); ++i)
+    law[static_cast<std::size_t>(next.candidates[i].token)] = rest.candidates[i];
+  for (double& mass : law)
+    mass = rest.all > 0 ? mass / rest.all : 0;
+  return law;
+}
 
 /// The law of the first `length` tokens of a text, one entry for each string of tokens.
 using TextLaw = std::map<Tokens, double>;
@@ -115,19 +146,16 @@ inline void add_outcomes(
     bool point_masses,
     TextLaw& law
 ) {
-  OwnedBlock owned(target, drafter, drafts, k);
-  if (point_masses) owned.block.draft = {};
-  const BlockOdds odds = block_odds(owned.block);
+  const auto judged = judged_drafts(target, drafter, drafts, k, point_masses);
+  const BlockOdds odds = block_odds(judged);
   double left = probability;  // no longer length was accepted
-  for (int64_t accepted = static_cast<int64_t>(k); accepted >= 0; --accepted) {
-    const double share = odds.accept[static_cast<std::size_t>(accepted)];
-    double all = 0;
-    for (int32_t token = 0; token < target.vocab(); ++token)
-      all += next_mass(owned.block, odds, accepted, token);
-    for (int32_t token = 0; token < target.vocab() && share > 0 && all > 0; ++token) {
-      Tokens text(drafts.begin(), drafts.begin() + accepted);
+  for (std::size_t accepted = k + 1; accepted-- > 0;) {
+    const Law behind = law_behind(target, drafts, judged, odds, accepted);
+    const double share = odds.accept[accepted];
+    for (int32_t token = 0; token < target.vocab() && share > 0; ++token) {
+      Tokens text(drafts.begin(), drafts.begin() + static_cast<std::ptrdiff_t>(accepted));
       text.push_back(token);
-      const double mass = next_mass(owned.block, odds, accepted, token) / all;
+      const double mass = behind[static_cast<std::size_t>(token)];
       add_target(target, text, length, left * share * mass, law);
     }
     left *= 1 - share;

@@ -1,0 +1,46 @@
+#include "sampling/draft_law.h"
+
+#include "sampling/philox.h"
+
+namespace di::sampling {
+namespace {
+
+/// Draws from the best tokens of `law`, in whole numbers, at `share` of their mass in rank order.
+DraftChoice choose_among_best(Distribution& law, double share) {
+  const std::vector<TokenMass> best = law.best(kDraftCandidates);
+  DraftChoice choice{.token = best.front().token};
+  if (best.size() == 1) return choice;
+  uint64_t all = 0;
+  for (const TokenMass& candidate : best)
+    all += candidate.mass;
+  const auto mark = static_cast<uint64_t>(share * static_cast<double>(all));
+  uint64_t sum = 0;
+  for (const TokenMass& candidate : best) {
+    if (sum <= mark) choice.token = candidate.token;
+    sum += candidate.mass;
+    choice.law.push_back(
+        {candidate.token, static_cast<double>(candidate.mass) / static_cast<double>(all)}
+    );
+  }
+  return choice;
+}
+
+}  // namespace
+
+DraftChoice choose_draft(
+    Sampler& sampler, VerificationRule rule, const DraftPlace& place, std::vector<double>& scratch
+) {
+  CountedAhead counted(sampler);
+  for (const int32_t token : place.before)
+    counted.count(token);
+  SampledRow row = sampler.row(place.logits, scratch);
+  if (!row.law.drawable()) return {};
+  const auto index = std::ssize(place.before);
+  if (rule == VerificationRule::kExactSeed) {
+    const int64_t position = place.anchor_position + index;
+    return {row.law.token_at(uniform(sampler.seed(), position, Stream::kTarget))};
+  }
+  return choose_among_best(row.law, draft_share(sampler.seed(), place.anchor_position, index));
+}
+
+}  // namespace di::sampling
