@@ -1,5 +1,6 @@
 #include "engine/environment.h"
 
+#include <cstdlib>
 #include <string_view>
 
 #include <unistd.h>
@@ -111,6 +112,17 @@ Environment read_environment() {
     if (!value.empty()) environment.emplace(text.substr(0, equals), value);
   }
   return environment;
+}
+
+std::string default_cache_folder() {
+  const auto absolute = [](const char* name) -> std::string {
+    const char* value = std::getenv(name);
+    return value != nullptr && value[0] == '/' ? value : "";
+  };
+  if (const std::string cache = absolute("XDG_CACHE_HOME"); !cache.empty())
+    return cache + "/deepinfer";
+  if (const std::string home = absolute("HOME"); !home.empty()) return home + "/.cache/deepinfer";
+  return "";
 }
 
 const std::vector<OriginalVariable>& original_variables() {

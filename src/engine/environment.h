@@ -11,9 +11,13 @@ namespace di::engine {
 /// Variables by name; all begin with DEEPINFER_.
 using Environment = std::map<std::string, std::string>;
 
-/// The DEEPINFER_ variables of this process. An empty one counts as unset. Nothing else in the
-/// program reads the environment.
+/// The DEEPINFER_ variables of this process. An empty one counts as unset. Nothing outside this
+/// file reads the environment.
 Environment read_environment();
+
+/// The user's folder for what a program may compute again: deepinfer in XDG_CACHE_HOME, or in
+/// .cache of HOME. Empty when neither is an absolute path. It need not exist.
+std::string default_cache_folder();
 
 /// A variable that the original engine read.
 struct OriginalVariable {

@@ -1,0 +1,187 @@
+#include "engine/draft_profile.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "engine/record_tokens.h"
+
+namespace di::engine {
+namespace {
+
+constexpr const char* kFormat = "deepinfer draft costs";
+constexpr int64_t kVersion = 1;
+constexpr int64_t kMostBytes = int64_t{256} << 10;
+constexpr std::size_t kMostPoints = 256;
+
+Json json_of(const DraftProfileKey& key) {
+  Json json;
+  json.set("model", key.model);
+  json.set("device", key.device);
+  json.set("build", key.build);
+  json.set("limits", key.limits);
+  return json;
+}
+
+Json json_of(const sched::CostTable& table) {
+  Json::Array points;
+  for (const sched::CostTable::Point& point : table.points) {
+    Json json;
+    json.set("rows", point.rows);
+    json.set("seconds", point.seconds);
+    json.set("weight", point.weight);
+    json.set("key_pairs", point.key_pairs);
+    json.set("experts", point.experts);
+    points.push_back(std::move(json));
+  }
+  Json json;
+  json.set("points", std::move(points));
+  json.set("seconds_per_pair", table.seconds_per_pair);
+  json.set("seconds_per_expert", table.seconds_per_expert);
+  json.set("drafting_base", table.drafting_base);
+  json.set("drafting_each", table.drafting_each);
+  json.set("drafting_weight", table.drafting_weight);
+  return json;
+}
+
+sched::CostTable table_of(const Json& json) {
+  sched::CostTable table;
+  const Json::Array& points = json.at("points").as_array();
+  if (points.size() > kMostPoints) throw Error(ErrorCode::kInvalidFile, "too many points");
+  for (const Json& point : points) {
+    table.points.push_back(
+        {point.at("rows").as_integer(),
+         point.at("seconds").as_number(),
+         point.at("weight").as_number(),
+         point.at("key_pairs").as_number(),
+         point.at("experts").as_number()}
+    );
+  }
+  table.seconds_per_pair = json.at("seconds_per_pair").as_number();
+  table.seconds_per_expert = json.at("seconds_per_expert").as_number();
+  table.drafting_base = json.at("drafting_base").as_number();
+  table.drafting_each = json.at("drafting_each").as_number();
+  table.drafting_weight = json.at("drafting_weight").as_number();
+  return table;
+}
+
+/// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() { close(); }
+  Descriptor(const Descriptor&) = delete;
+
+  int number() const { return number_; }
+  /// False when the system did not take everything.
+  bool close() {
+    const int number = std::exchange(number_, -1);
+    return number < 0 || ::close(number) == 0;
+  }
+
+ private:
+  int number_;
+};
+
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(ErrorCode::kIo, fmt::format("{}: {}", what, std::strerror(errno)));
+}
+
+// Never waits, whatever lies there: a pipe or a device is no regular file.
+std::string read_small_file(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (file.number() < 0 || ::fstat(file.number(), &status) != 0) fail("cannot be opened");
+  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kInvalidFile, "is no regular file");
+  if (status.st_size > kMostBytes) throw Error(ErrorCode::kInvalidFile, "is too large");
+  std::string text(static_cast<std::size_t>(kMostBytes) + 1, '\0');
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = ::read(file.number(), text.data() + size, text.size() - size);
+    if (got < 0) fail("cannot be read");
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  if (size == text.size()) throw Error(ErrorCode::kInvalidFile, "is too large");
+  text.resize(size);
+  return text;
+}
+
+void write_all(Descriptor& file, const std::string& text) {
+  std::size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t put = ::write(file.number(), text.data() + written, text.size() - written);
+    if (put < 0) fail("cannot be written");
+    written += static_cast<std::size_t>(put);
+  }
+  if (::fsync(file.number()) != 0 || !file.close()) fail("cannot be written");
+}
+
+// Readers see the old file or the new one, whole.
+void replace_file(const std::string& path, const std::string& text) {
+  static std::atomic<int64_t> count = 0;
+  const std::string beside = fmt::format("{}.{}.{}.tmp", path, ::getpid(), count++);
+  Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (file.number() < 0) fail("cannot be made");
+  try {
+    write_all(file, text);
+    if (::rename(beside.c_str(), path.c_str()) != 0) fail("cannot be renamed");
+  } catch (...) {
+    ::unlink(beside.c_str());
+    throw;
+  }
+}
+
+}  // namespace
+
+std::string draft_profile_path(const std::string& folder, const DraftProfileKey& key) {
+  const std::string hash = hash_of(json_of(key).dump()).substr(0, 32);
+  return (std::filesystem::path(folder) / fmt::format("draft_costs.{}.json", hash)).string();
+}
+
+DraftProfile load_draft_profile(const std::string& folder, const DraftProfileKey& key) {
+  try {
+    const std::string path = draft_profile_path(folder, key);
+    const JsonLimits limits{.max_depth = 8, .reject_duplicate_keys = true};
+    const Json json = Json::parse(read_small_file(path), "draft costs", limits);
+    if (json.at("format").as_string() != kFormat) return {{}, "is of another format"};
+    if (json.at("version").as_integer() != kVersion) return {{}, "is of another version"};
+    if (json.at("key") != json_of(key)) return {{}, "belongs to another model, device or build"};
+    sched::CostTable table = table_of(json.at("costs"));
+    if (!table.is_sound()) return {{}, "holds numbers that no step can have"};
+    return {std::move(table), ""};
+  } catch (const std::exception& error) {
+    return {{}, error.what()};
+  }
+}
+
+std::string save_draft_profile(
+    const std::string& folder, const DraftProfileKey& key, const sched::CostTable& table
+) {
+  try {
+    if (!table.is_sound()) return "holds numbers that no step can have";
+    Json json;
+    json.set("format", kFormat);
+    json.set("version", kVersion);
+    json.set("key", json_of(key));
+    json.set("costs", json_of(table));
+    std::filesystem::create_directories(folder);
+    replace_file(draft_profile_path(folder, key), json.dump() + "\n");
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+}  // namespace di::engine

@@ -1,0 +1,135 @@
+#include "sched/draft_control.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace di::sched {
+namespace {
+
+constexpr int64_t kLongestPause = 512;
+constexpr int64_t kFewSteps = 12;   // before a sequence is judged
+constexpr int64_t kManySteps = 32;  // after which one that gains is trusted again
+constexpr double kGainRate = 1.0 / 16;
+constexpr double kRecentKeep = 31.0 / 32;
+constexpr double kOutlier = 4;
+
+}  // namespace
+
+DraftControl::DraftControl(const DraftControlOptions& options, DraftCosts costs)
+    : options_(options), costs_(std::move(costs)) {}
+
+DraftOrders DraftControl::plan(const DraftStep& step) {
+  DraftOrders orders;
+  orders.drafts.assign(step.drawing.size(), 0);
+  if (options_.mode == DraftMode::kOff) return orders;
+  if (options_.mode == DraftMode::kStatic) {
+    orders.max_verified = options_.num_drafts;
+    orders.phase = DraftPhase::kDraft;
+    orders.drafts.assign(step.drawing.size(), 1);
+    return orders;
+  }
+  orders.phase = guard_.plan(step.num_decoding, step.prefill_rows == 0);
+  if (orders.phase == DraftPhase::kOff) return orders;
+  if (orders.verifies()) orders.max_verified = options_.num_drafts;
+  const int64_t rows = step.num_decoding + step.prefill_rows;
+  orders.costs = costs_.costs_for(
+      rows > 0 ? static_cast<double>(step.key_pairs) / static_cast<double>(rows) : 0
+  );
+  for (std::size_t i = 0; i < step.drawing.size(); ++i)
+    orders.drafts[i] = drafts(step.drawing[i]) ? 1 : 0;
+  return orders;
+}
+
+bool DraftControl::drafts(SequenceId id) {
+  Pause& pause = sequences_[id];
+  if (pause.left == 0) return true;
+  --pause.left;
+  return false;
+}
+
+void DraftControl::observe(const DraftOutcome& outcome) {
+  const double before = costs_.expected(outcome.shape);
+  costs_.observe(outcome.shape, outcome.seconds);
+  if (options_.mode != DraftMode::kAdaptive || !(outcome.seconds.total > 0)) return;
+  if (outcome.shape.prefill_rows == 0 && outcome.num_decoding > 0 && outcome.shape.rows > 0) {
+    GuardSample sample{outcome.num_decoding, outcome.num_tokens};
+    sample.key_pairs = outcome.shape.key_pairs * outcome.num_decoding / outcome.shape.rows;
+    sample.seconds =
+        before > 0 ? std::min(outcome.seconds.total, kOutlier * before) : outcome.seconds.total;
+    guard_.observe(outcome.phase, sample, costs_);
+    if (outcome.phase == DraftPhase::kDraft) {
+      recent_seconds_ = recent_seconds_ * kRecentKeep + sample.seconds;
+      recent_tokens_ = recent_tokens_ * kRecentKeep + static_cast<double>(outcome.num_tokens);
+    }
+  }
+  if (outcome.phase == DraftPhase::kDraft) observe_sequences(outcome);
+}
+
+// What a sequence's drafts saved: the seconds that its accepted tokens are worth at the present
+// rate, without those of its rows and its share of drafting.
+void DraftControl::observe_sequences(const DraftOutcome& outcome) {
+  if (!(recent_tokens_ > 0)) return;
+  const double token = recent_seconds_ / recent_tokens_;
+  int64_t verified = 0;
+  for (const SequenceDrafts& sequence : outcome.sequences)
+    verified += sequence.verified;
+  double row = 0;
+  StepShape with = outcome.shape;
+  with.drafting = 0;
+  if (verified > 0) {
+    StepShape without = with;
+    without.rows = std::max<int64_t>(with.rows - verified, 1);
+    without.key_pairs = with.key_pairs * without.rows / with.rows;
+    without.experts = with.experts = 0;
+    row = std::max(0.0, costs_.expected(with) - costs_.expected(without)) /
+          static_cast<double>(verified);
+  }
+  double share = 0;
+  if (outcome.shape.drafting > 0)
+    share = (costs_.expected(outcome.shape) - costs_.expected(with)) /
+            static_cast<double>(outcome.shape.drafting);
+  for (const SequenceDrafts& sequence : outcome.sequences) {
+    const double gain = token * static_cast<double>(sequence.accepted) -
+                        row * static_cast<double>(sequence.verified) -
+                        (sequence.drafted ? share : 0);
+    observe_gain(sequence.id, gain);
+  }
+}
+
+void DraftControl::observe_gain(SequenceId id, double gain) {
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end() || found->second.left > 0) return;
+  Pause& pause = found->second;
+  const double rate = std::max(kGainRate, 1 / static_cast<double>(++pause.evidence));
+  pause.gain += rate * (gain - pause.gain);
+  pause.square += rate * (gain * gain - pause.square);
+  if (pause.evidence < kFewSteps) return;
+  const double spread = std::sqrt(std::max(0.0, pause.square - pause.gain * pause.gain));
+  const auto count = static_cast<double>(std::min(pause.evidence, kManySteps));
+  if (pause.gain + spread / std::sqrt(count) < 0) {
+    pause = {.left = pause.next, .next = std::min(2 * pause.next, kLongestPause)};
+  } else if (pause.evidence >= kManySteps && pause.gain > 0) {
+    pause.next = kFirstPause;
+  }
+}
+
+void DraftControl::forget(SequenceId id) {
+  sequences_.erase(id);
+}
+
+DraftControlState DraftControl::state() const {
+  DraftControlState state;
+  state.cost_error = costs_.relative_error();
+  state.drafting = options_.mode == DraftMode::kStatic;
+  if (options_.mode != DraftMode::kAdaptive) return state;
+  state.drafting = guard_.drafting();
+  state.advantage = guard_.advantage();
+  state.num_control = guard_.num_control();
+  state.num_trials = guard_.num_trials();
+  for (const auto& [id, pause] : sequences_)
+    state.num_paused += pause.left > 0 ? 1 : 0;
+  return state;
+}
+
+}  // namespace di::sched

@@ -1,0 +1,146 @@
+// What steps cost, measured: seconds by rows, context, experts and drafting. Starts from a profile
+// or a table kept from an earlier run, or from nothing, and follows every step that runs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "sched/draft_budget.h"
+
+namespace di::sched {
+
+/// What a step held.
+struct StepShape {
+  int64_t rows = 0;          ///< all rows of the backbone: newest tokens, drafts, prompt rows
+  int64_t prefill_rows = 0;  ///< prompt rows among them
+  int64_t key_pairs = 0;     ///< Σ over sequences of rows · tokens seen by the last row
+  double experts = 0;        ///< distinct experts a layer, mean over layers; 0: unknown
+  int64_t drafting = 0;      ///< sequences for which drafts were made after the draws
+};
+
+/// How long it took.
+struct StepSeconds {
+  double total = 0;     ///< from the first launch to the last draft; ≤ 0: not measured
+  double drafting = 0;  ///< of these, for making drafts; 0: unknown, or none made
+};
+
+/// The costs at one moment, to travel with a step's orders.
+struct StepCosts {
+  RowCosts rows;             ///< seconds of the backbone, the head and draws by all rows
+  double drafting_base = 0;  ///< seconds of drafting for anybody
+  double drafting_each = 0;  ///< and for each sequence
+
+  /// Seconds of drafting for so many sequences; 0 for none.
+  double drafting(int64_t sequences) const;
+
+  /// The load of a step that has `num_rows` rows without drafts and makes drafts for `drafting`
+  /// sequences, as the choices in draft_budget.h take it.
+  StepLoad load(int64_t num_rows, int64_t drafting) const;
+};
+
+/// Everything that was learnt, in plain numbers: what a file keeps.
+struct CostTable {
+  /// Steps of one number of rows, averaged.
+  struct Point {
+    int64_t rows = 0;
+    double seconds = 0;    ///< without drafting, at the context and experts below
+    double weight = 0;     ///< how many steps' worth of evidence
+    double key_pairs = 0;  ///< usual ones
+    double experts = 0;    ///< usual ones; 0: unknown
+  };
+  std::vector<Point> points = {};  ///< ascending in rows
+  double seconds_per_pair = 0;     ///< by query-key pairs more than usual
+  double seconds_per_expert = 0;   ///< by distinct experts a layer more than usual
+  double drafting_base = 0;
+  double drafting_each = 0;
+  double drafting_weight = 0;  ///< evidence of the two above; 0: none
+
+  /// True when points ascend and all numbers are such as steps can have: no other table may be
+  /// given to DraftCosts.
+  bool is_sound() const;
+};
+
+/// Learns costs. A step's seconds are modelled as
+///   T(rows) + p · (key pairs − usual pairs) + e · (experts − usual experts) + drafting(sequences)
+/// where T and what is usual are averages at about four points an octave of rows, all of which
+/// follow a common level, too: a machine that slows down slows down everywhere. Averages are
+/// exponential with about 32 steps at most, an outlier counts as four times what was expected,
+/// T never falls with rows, and no cost is below 0.
+///
+/// Thread: one at a time. Cost: about 1 us a step.
+class DraftCosts {
+ public:
+  DraftCosts();
+  /// Goes on from a sound table, with little weight: steps soon overrule it.
+  explicit DraftCosts(const CostTable& table);
+
+  /// A step took so long. Ignored without rows or seconds.
+  void observe(const StepShape& shape, const StepSeconds& seconds);
+
+  /// A shape of the profile took so long, several times: their medians, with the weight of all.
+  void observe_profile(const StepShape& shape, std::span<const StepSeconds> repeats);
+
+  /// True before anything was observed.
+  bool is_empty() const;
+
+  /// The costs for a step whose rows see `keys_per_row` tokens in the mean (0: as usual), with
+  /// experts as distinct as in recent steps. Of an empty table: one and the same for any rows.
+  std::shared_ptr<const StepCosts> costs_for(double keys_per_row) const;
+
+  /// Seconds expected of a step; 0 while empty.
+  double expected(const StepShape& shape) const;
+
+  /// Recent mean of |seconds − expected| / expected, of steps after the first ones.
+  double relative_error() const { return relative_error_; }
+
+  /// What was learnt.
+  CostTable table() const;
+
+ private:
+  /// One point of rows.
+  struct Bin {
+    double seconds = 0;
+    double weight = 0;  // steps; 0: nothing known
+    double clean = 0;   // of these, those whose drafting seconds were known
+    double key_pairs = 0;
+    double experts = 0;  // 0: unknown
+  };
+  /// What is usual for a number of rows.
+  struct Usual {
+    double seconds = 0;
+    double key_pairs = 0;
+    double experts = 0;
+  };
+  /// Sums for a + b · n by least squares, fading.
+  struct Line {
+    double weight = 0, n = 0, nn = 0, y = 0, ny = 0;
+    void add(double n_value, double y_value, double evidence);
+    double base() const;
+    double each() const;
+  };
+  /// Sums for what key pairs and experts beyond the usual add, fading.
+  struct Plane {
+    double pp = 0, pe = 0, ee = 0, py = 0, ey = 0;
+  };
+
+  void learn(const StepShape& shape, const StepSeconds& seconds, double evidence);
+  Usual usual(int64_t rows) const;
+  double linear(const StepShape& shape, const Usual& usual) const;
+  double observe_drafting(const StepShape& shape, const StepSeconds& seconds, double evidence);
+  void observe_linear(const StepShape& shape, const Usual& usual, double residual);
+  void observe_rows(const StepShape& shape, double residual, double evidence);
+  void observe_level(double relative);
+
+  std::vector<Bin> bins_;
+  Plane plane_;
+  double seconds_per_pair_ = 0;
+  double seconds_per_expert_ = 0;
+  double expert_ratio_ = 1;  // experts of recent steps to the usual
+  Line drafting_;
+  double relative_error_ = 0;
+  int64_t num_steps_ = 0;
+};
+
+}  // namespace di::sched
