@@ -15,8 +15,9 @@ class DraftChooser {
 
   /// Draft `index` of every sequence, whose logits [sequences, vocab_size] are complete. `tokens`
   /// [sequences] holds the best tokens; what is left there is proposed and conditions the drafts
-  /// behind it. Everything lies in the backend's memory: to be read and written by what is
-  /// enqueued on exec.stream.
+  /// behind it. The chosen drafts of earlier indices lie before it, as in DraftOutput::tokens.
+  /// Everything lies in the backend's memory: to be read and written by what is enqueued on
+  /// exec.stream.
   virtual void choose(
       ops::Exec& exec,
       int64_t index,

@@ -23,6 +23,7 @@ constexpr Family kFamilies[] = {
     {"index", ops::cuda::bench_index},
     {"rows", ops::cuda::bench_rows},
     {"draw", sampling::cuda::bench_draw},
+    {"verify", sampling::cuda::bench_verify},
 };
 
 }  // namespace

@@ -55,35 +55,34 @@ __device__ inline uint64_t best_of_part(const float* logits, int begin, int size
 static __global__ void __launch_bounds__(kThreads, 4)
     draw_greedily(const __grid_constant__ Args args) {
   __shared__ Mailbox mailbox;
-  const int row = static_cast<int>(blockIdx.y);
   const int cta = static_cast<int>(blockIdx.x);
   if (threadIdx.x == 0 && cta == 0) mailbox.prepare();
   __cluster_barrier_arrive_relaxed();
   cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
-  const DrawRow draw = args.rows[row];
-  const bool is_plain = draw.slot >= 0 && is_plainly_greedy(args.slots[draw.slot]);
+  const RowOrder order = order_of(args, static_cast<int>(blockIdx.y));
+  const bool is_plain = order.slot >= 0 && is_plainly_greedy(args.slots[order.slot]);
   if (!is_plain) return __cluster_barrier_wait();
   const int begin = min(cta * args.part_size, args.vocab_size);
   const int size = min(args.part_size, args.vocab_size - begin);
-  const float* logits = args.logits + static_cast<int64_t>(row) * args.vocab_size + begin;
+  const float* logits = args.logits + static_cast<int64_t>(order.row) * args.vocab_size + begin;
   const uint64_t code = best_of_part(logits, begin, size, args.vocab_size % 4 == 0);
   __cluster_barrier_wait();
   if (threadIdx.x == 0) mailbox.send(cta, code);
   if (cta != 0) return;
   mailbox.await();
   for (int i = static_cast<int>(threadIdx.x); i < args.results.most; i += kThreads)
-    args.results.write_top(row, i, -1, 0);
+    args.results.write_top(order.row, i, -1, 0);
   if (threadIdx.x != 0) return;
   uint64_t best = 0;
   for (const uint64_t part : mailbox.letters)
     best = max(best, part);
   const Best entry = best_of_code(best);
   const bool is_usable = entry.is_usable();
-  args.results.write(row, is_usable ? entry.token : -1, 0);
-  if (!is_usable) return;
-  if (draw.place != nullptr) *draw.place = entry.token;
-  ++*args.slots[draw.slot].num_outputs;
+  args.results.write(order.row, is_usable ? entry.token : -1, 0);
+  if (!is_usable || !args.counts) return;
+  if (order.place != nullptr) *order.place = entry.token;
+  ++*args.slots[order.slot].num_outputs;
 }
 
 }  // namespace di::sampling::cuda

@@ -39,11 +39,34 @@ __device__ inline double bias_of(const SlotParams& params, int32_t token) {
   return static_cast<double>(params.bias[first].bias);
 }
 
+/// Drafts before a row, which are not counted yet.
+struct Ahead {
+  const int32_t* tokens = nullptr;  ///< each `stride` behind the one before
+  int count = 0;
+  int stride = 1;
+
+  /// How often `token` is among them.
+  __device__ uint32_t times(int32_t token) const {
+    uint32_t times = 0;
+    for (int i = 0; i < count; ++i)
+      times += tokens[i * stride] == token ? 1 : 0;
+    return times;
+  }
+  /// Whether one of four neighbours from `first` is.
+  __device__ bool has_one_of_four(int32_t first) const {
+    for (int i = 0; i < count; ++i) {
+      if (static_cast<uint32_t>(tokens[i * stride] - first) < 4) return true;
+    }
+    return false;
+  }
+};
+
 /// Tokens [begin, begin + size) of a row.
 struct RowPart {
   float* logits;             ///< shared; banned ones are −∞ here
   uint32_t* bits;            ///< shared, one for each token: it has a bias
   const SlotParams* params;  ///< shared
+  const Ahead* ahead;        ///< shared
   int begin;
   int size;
   bool is_penalised = false;  ///< from here on logit() counts penalties,
@@ -67,7 +90,8 @@ struct RowPart {
       if (is_penalised && !is_biased &&
           (reinterpret_cast<uintptr_t>(params->seen) + (begin + first) * 4) % 16 == 0) {
         const uint4 seen = *reinterpret_cast<const uint4*>(params->seen + begin + first);
-        if ((seen.x | seen.y | seen.z | seen.w) == 0) return;
+        if ((seen.x | seen.y | seen.z | seen.w) == 0 && !ahead->has_one_of_four(begin + first))
+          return;
       }
     }
 #pragma unroll
@@ -77,7 +101,8 @@ struct RowPart {
 
   /// A logit after penalties and biases.
   __device__ __noinline__ double edited(double logit, int i) const {
-    const uint32_t seen = is_penalised ? params->seen[begin + i] : 0;
+    const int32_t token = begin + i;
+    const uint32_t seen = is_penalised ? params->seen[token] + ahead->times(token) : 0;
     if (seen != 0) {
       logit = logit > 0 ? logit / params->repetition_penalty : logit * params->repetition_penalty;
       const uint32_t outputs = seen & ~kInPrompt;
@@ -86,7 +111,7 @@ struct RowPart {
         logit -= params->presence_penalty;
       }
     }
-    if (is_biased && (bits[i / 32] >> i % 32 & 1) != 0) logit += bias_of(*params, begin + i);
+    if (is_biased && (bits[i / 32] >> i % 32 & 1) != 0) logit += bias_of(*params, token);
     return logit;
   }
 

@@ -1,0 +1,34 @@
+// DraftChooser: drafts of sampling requests are drawn as the target will draw.
+#pragma once
+
+#include "model/draft.h"
+#include "sampling/cuda/drafts.h"
+
+namespace di::engine::cuda {
+
+/// Chooses the drafts of one call of model::draft(); see sampling/cuda/drafts.h. Needed when a
+/// request of the call samples, or is greedy after edits; otherwise the best tokens do as they are.
+///
+/// Thread: the one that runs the device.
+class DraftChooser final : public model::DraftChooser {
+ public:
+  /// `rows` [sequences]: the anchors' positions and the slots, negative for padding; `slots`: of
+  /// all slots, with the anchors counted. Both in device memory until the stream has passed.
+  DraftChooser(
+      const View<const sampling::cuda::DrawRow, 1>& rows,
+      const View<const sampling::cuda::SlotParams, 1>& slots
+  );
+
+  void choose(
+      ops::Exec& exec,
+      int64_t index,
+      const View<const float, 2>& logits,
+      const View<int32_t, 1>& tokens
+  ) override;
+
+ private:
+  View<const sampling::cuda::DrawRow, 1> rows_;
+  View<const sampling::cuda::SlotParams, 1> slots_;
+};
+
+}  // namespace di::engine::cuda

@@ -1,0 +1,352 @@
+// Blocks of drafts on the device against sampling::Sampler behind one token after another, and
+// drafts that are drawn on the device against a sampler that goes ahead.
+#include "sampling/cuda/verify.h"
+
+#include <algorithm>
+
+#include "sampling/cuda/drafts.h"
+#include "sampling/cuda/draw_testing.h"
+
+namespace di::sampling::cuda {
+namespace {
+
+using ops::cuda::testing::copy_now;
+using ops::cuda::testing::DeviceArray;
+using testing::describe;
+using testing::expect_same;
+using testing::RandomRequests;
+using testing::Results;
+using testing::Twins;
+
+constexpr int32_t kPoison = 0x09090909;
+
+/// A sequence with a sampler of each kind, and what the device's is to have counted.
+struct Sequence {
+  Sequence(RandomRequests& random, int64_t vocab_size, bool is_plain, cudaStream_t stream)
+      : params(is_plain ? SamplingParams{.temperature = 0} : random.params()),
+        twins(testing::make_twins(random, params, vocab_size, stream)),
+        position(random.below(1000)) {
+    if (slot().seen == nullptr) return;
+    seen.resize(static_cast<std::size_t>(vocab_size));
+    copy_now(seen.data(), slot().seen, seen.size() * sizeof(uint32_t));
+  }
+
+  const SlotParams& slot() const { return twins->device.params(); }
+
+  void expect_counted(const std::string& what) const {
+    int64_t num_outputs = -1;
+    copy_now(&num_outputs, slot().num_outputs, sizeof num_outputs);
+    EXPECT_EQ(num_outputs, twins->host.num_outputs()) << what;
+    std::vector<uint32_t> found(seen.size());
+    if (!found.empty()) copy_now(found.data(), slot().seen, found.size() * sizeof(uint32_t));
+    EXPECT_TRUE(found == seen) << what;
+  }
+
+  SamplingParams params;
+  std::unique_ptr<Twins> twins;
+  int64_t position;
+  std::vector<uint32_t> seen;  // [vocab_size]; empty: no penalty
+};
+
+/// Sequences of one run and their slots.
+struct Sequences {
+  Sequences(int64_t count, RandomRequests& random, int64_t vocab_size, cudaStream_t stream) {
+    for (int64_t i = 0; i < count; ++i) {
+      all.emplace_back(random, vocab_size, /*is_plain=*/i % 4 == 0, stream);
+      slots.push_back(all.back().slot());
+    }
+  }
+
+  std::vector<Sequence> all;
+  std::vector<SlotParams> slots;
+};
+
+/// Vocabulary, blocks, most drafts, steps.
+struct Size {
+  int64_t vocab_size;
+  int64_t blocks;
+  int64_t most_drafts;
+  int steps;
+};
+
+/// What verify() is given, at addresses that stay the same.
+struct Buffers {
+  Size size;
+  int64_t rows = size.blocks * (size.most_drafts + 2);
+  DeviceArray<float> logits{rows * size.vocab_size};
+  DeviceArray<VerifyBlock> blocks{size.blocks};
+  DeviceArray<int32_t> drafts{size.blocks * (size.most_drafts + 1)};
+  DeviceArray<int32_t> places{size.blocks * (size.most_drafts + 1)};
+  DeviceArray<int32_t> num_drawn{size.blocks};
+  Results results{.rows = rows, .most = std::min<int64_t>(size.vocab_size, 1000)};
+
+  void enqueue(cudaStream_t stream, const DeviceArray<SlotParams>& slots) const {
+    verify(
+        stream,
+        {.logits = View<const float, 2>(logits.data(), rows, size.vocab_size),
+         .blocks = View<const VerifyBlock, 1>(blocks.data(), size.blocks),
+         .most_drafts = size.most_drafts,
+         .slots = View<const SlotParams, 1>(slots.data(), slots.size()),
+         .drawn = results.view(),
+         .num_drawn = View<int32_t, 1>(num_drawn.data(), size.blocks)}
+    );
+  }
+};
+
+/// One block as the test knows it.
+struct Block {
+  std::vector<float> logits;  // [rows]
+  std::vector<int32_t> drafts;
+  std::vector<Draw> draws;  // those that count
+  VerifyBlock given;
+};
+
+class VerifyOnCuda : public ::testing::TestWithParam<Size> {
+ protected:
+  static std::span<const float> row_of(const Block& block, std::size_t i, int64_t vocab_size) {
+    const auto vocab = static_cast<std::size_t>(vocab_size);
+    return std::span(block.logits).subspan(i * vocab, vocab);
+  }
+
+  /// Random rows, and drafts of which most are what the target draws.
+  static Block make_block(RandomRequests& random, const Sequence& sequence, const Size& size) {
+    Block block;
+    const auto drafts = static_cast<std::size_t>(random.below(size.most_drafts + 1));
+    Sampler ahead = sequence.twins->host;
+    std::vector<double> scratch;
+    for (std::size_t i = 0; i <= drafts; ++i) {
+      const std::vector<float> row = random.logits();
+      block.logits.insert(block.logits.end(), row.begin(), row.end());
+      if (i == drafts) break;
+      const auto position = sequence.position + static_cast<int64_t>(i);
+      const Draw draw = ahead.draw(row, position, scratch);
+      block.drafts.push_back(draw.finite && !random.one_in(6) ? draw.token : random.token());
+    }
+    return block;
+  }
+
+  /// The processor's draws one after the other, which its sampler and `seen` count.
+  static void draw_on_host(Block& block, Sequence& sequence, int64_t vocab_size) {
+    std::vector<double> scratch;
+    for (std::size_t i = 0;; ++i) {
+      const auto position = sequence.position + static_cast<int64_t>(i);
+      block.draws.push_back(
+          sequence.twins->host.draw(row_of(block, i, vocab_size), position, scratch)
+      );
+      const Draw& draw = block.draws.back();
+      if (!draw.finite) return;
+      if (!sequence.seen.empty()) ++sequence.seen[static_cast<std::size_t>(draw.token)];
+      if (i == block.drafts.size() || draw.token != block.drafts[i] ||
+          sequence.twins->host.is_end(draw.token)) {
+        return;
+      }
+    }
+  }
+
+  /// Lays the blocks out with rows of nobody between them, and brings all to the device.
+  static void upload(std::vector<Block>& blocks, RandomRequests& random, Buffers& to) {
+    const auto stride = to.size.most_drafts + 1;
+    std::vector<VerifyBlock> given;
+    int64_t row = 0;
+    to.places.poison(9);
+    to.num_drawn.poison(9);
+    to.results.tokens.poison(9);
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+      Block& block = blocks[b];
+      const auto at = static_cast<int64_t>(b) * stride;
+      row += random.below(2);
+      block.given.first_row = static_cast<int32_t>(row);
+      block.given.num_drafts = static_cast<int32_t>(block.drafts.size());
+      block.given.place = to.places.data() + at;
+      block.given.drafts = (random.one_in(2) ? to.places.data() : to.drafts.data()) + at;
+      copy_now(
+          const_cast<int32_t*>(block.given.drafts),
+          block.drafts.data(),
+          block.drafts.size() * sizeof(int32_t)
+      );
+      copy_now(
+          to.logits.data() + row * to.size.vocab_size,
+          block.logits.data(),
+          block.logits.size() * sizeof(float)
+      );
+      row += std::ssize(block.drafts) + 1;
+      given.push_back(block.given);
+    }
+    copy_now(to.blocks.data(), given.data(), given.size() * sizeof(VerifyBlock));
+  }
+
+  /// What the device wrote to the block's place.
+  static void expect_placed(
+      const Block& block, const int32_t* places, const Buffers& buffers, const std::string& what
+  ) {
+    const bool lie_there = block.given.drafts == block.given.place;
+    for (std::size_t i = 0; i <= static_cast<std::size_t>(buffers.size.most_drafts); ++i) {
+      int32_t expected = lie_there && i < block.drafts.size() ? block.drafts[i] : kPoison;
+      if (i < block.draws.size() && block.draws[i].finite) expected = block.draws[i].token;
+      EXPECT_EQ(places[i], expected) << what << ", place " << i;
+    }
+  }
+};
+
+TEST_P(VerifyOnCuda, EqualsTheSamplerTokenByToken) {
+  DI_NEEDS_GPU();
+  const Size size = GetParam();
+  ops::cuda::testing::Machine machine;
+  RandomRequests random(static_cast<unsigned>(size.vocab_size + size.blocks), size.vocab_size);
+  Sequences sequences(size.blocks, random, size.vocab_size, machine.stream());
+  const DeviceArray<SlotParams> slots(sequences.slots);
+  Buffers buffers{.size = size};
+  cudaGraphExec_t recorded = nullptr;
+  int64_t most_drawn = 0;
+  for (int step = 0; step < size.steps; ++step) {
+    std::vector<Block> blocks;
+    for (int64_t b = 0; b < size.blocks; ++b) {
+      // Blocks come in the order of no slots; one in six is padding.
+      const int64_t slot = (b * 7 + step) % size.blocks;
+      Sequence& sequence = sequences.all[static_cast<std::size_t>(slot)];
+      blocks.push_back(make_block(random, sequence, size));
+      Block& block = blocks.back();
+      block.given.slot = random.one_in(6) ? -1 : static_cast<int32_t>(slot);
+      block.given.position = sequence.position;
+      if (block.given.slot < 0) continue;
+      draw_on_host(block, sequence, size.vocab_size);
+      sequence.position += std::ssize(block.draws);
+      most_drawn = std::max<int64_t>(most_drawn, std::ssize(block.draws));
+    }
+    upload(blocks, random, buffers);
+    if (step == 1) {
+      cudaGraph_t graph = nullptr;
+      cudaStreamBeginCapture(machine.stream(), cudaStreamCaptureModeThreadLocal);
+      buffers.enqueue(machine.stream(), slots);
+      cudaStreamEndCapture(machine.stream(), &graph);
+      ASSERT_EQ(cudaGraphInstantiate(&recorded, graph, 0), cudaSuccess);
+      cudaGraphDestroy(graph);
+    }
+    if (recorded != nullptr) {
+      ASSERT_EQ(cudaGraphLaunch(recorded, machine.stream()), cudaSuccess);
+    } else {
+      buffers.enqueue(machine.stream(), slots);
+    }
+    const std::vector<Draw> found = buffers.results.read();
+    const std::vector<int32_t> num_drawn = buffers.num_drawn.read();
+    const std::vector<int32_t> places = buffers.places.read();
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+      const Block& block = blocks[b];
+      const auto first = static_cast<std::size_t>(block.given.first_row);
+      const auto* const block_places = places.data() + b * (size.most_drafts + 1);
+      std::string what = "step " + std::to_string(step) + " block " + std::to_string(b);
+      if (block.given.slot < 0) {
+        EXPECT_EQ(num_drawn[b], kPoison) << what;
+        EXPECT_EQ(found[first].token, kPoison) << what;
+        expect_placed(block, block_places, buffers, what);
+        continue;
+      }
+      const Sequence& sequence = sequences.all[static_cast<std::size_t>(block.given.slot)];
+      what += ": " + describe(sequence.params);
+      ASSERT_EQ(num_drawn[b], std::ssize(block.draws)) << what;
+      for (std::size_t i = 0; i < block.draws.size(); ++i)
+        expect_same(found[first + i], block.draws[i], what + ", row " + std::to_string(i));
+      expect_placed(block, block_places, buffers, what);
+      sequence.expect_counted(what);
+    }
+  }
+  if (recorded != nullptr) cudaGraphExecDestroy(recorded);
+  EXPECT_EQ(most_drawn, size.most_drafts + 1) << "no block was accepted whole";
+}
+
+/// The best token of a row as the drafter finds it: NaN is never it.
+int32_t best_of(std::span<const float> row) {
+  int32_t best = 0;
+  float logit = -testing::kInfinity;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (row[i] > logit) {
+      logit = row[i];
+      best = static_cast<int32_t>(i);
+    }
+  }
+  return best;
+}
+
+TEST_P(VerifyOnCuda, DraftsAreTheTargetsDrawsWhereTheLogitsAre) {
+  DI_NEEDS_GPU();
+  const Size size = GetParam();
+  const int64_t count = size.blocks;
+  ops::cuda::testing::Machine machine;
+  RandomRequests random(static_cast<unsigned>(size.vocab_size + 3), size.vocab_size);
+  Sequences sequences(count, random, size.vocab_size, machine.stream());
+  const DeviceArray<SlotParams> slots(sequences.slots);
+  std::vector<DrawRow> anchors;
+  std::vector<Sampler> ahead;
+  for (int64_t i = 0; i < count; ++i) {
+    const Sequence& sequence = sequences.all[static_cast<std::size_t>(i)];
+    const auto slot = static_cast<int32_t>(random.one_in(6) ? -1 : i);
+    anchors.push_back({.position = sequence.position, .slot = slot});
+    ahead.push_back(sequence.twins->host);
+  }
+  const DeviceArray<DrawRow> device_anchors(anchors);
+  const DeviceArray<int32_t> drafts(size.most_drafts * count);
+  std::vector<uint8_t> is_broken(static_cast<std::size_t>(count));
+  std::vector<double> scratch;
+  for (int64_t index = 0; index < size.most_drafts; ++index) {
+    std::vector<float> logits;
+    std::vector<int32_t> expected;
+    std::vector<int32_t> best;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const std::vector<float> row = random.logits();
+      logits.insert(logits.end(), row.begin(), row.end());
+      best.push_back(best_of(row));
+      const Draw draw = ahead[at].draw(row, anchors[at].position + index, scratch);
+      expected.push_back(draw.finite && anchors[at].slot >= 0 ? draw.token : best.back());
+      is_broken[at] |= draw.finite ? 0 : 1;  // the sampler's counts are behind from here on
+      if (is_broken[at] != 0 && draw.finite) expected.back() = kPoison;
+    }
+    const DeviceArray<float> device_logits(logits);
+    const View<int32_t, 2> rows(drafts.data(), index + 1, count);
+    copy_now(rows.row(index), best.data(), best.size() * sizeof(int32_t));
+    choose_drafts(
+        machine.stream(),
+        {.logits = View<const float, 2>(device_logits.data(), count, size.vocab_size),
+         .rows = View<const DrawRow, 1>(device_anchors.data(), count),
+         .slots = View<const SlotParams, 1>(slots.data(), count),
+         .drafts = rows}
+    );
+    const std::vector<int32_t> found = drafts.read();
+    for (int64_t i = 0; i < count; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (expected[at] == kPoison) continue;
+      EXPECT_EQ(found[static_cast<std::size_t>(index * count + i)], expected[at])
+          << "draft " << index << " of " << i << ": " << describe(sequences.all[at].params);
+    }
+  }
+  for (const Sequence& sequence : sequences.all)
+    sequence.expect_counted("drafts count nothing");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Sizes,
+    VerifyOnCuda,
+    ::testing::Values(
+        Size{7, 60, 3, 6},
+        Size{400, 100, 5, 6},
+        Size{4224, 60, 5, 6},
+        Size{4231, 30, 2, 6},
+        Size{129280, 24, 5, 4}
+    )
+);
+
+TEST(VerifyRowsOnCuda, RefuseMoreDraftsThanAWarpHas) {
+  const float logit = 0;
+  EXPECT_ANY_THROW(verify(
+      nullptr,
+      {.logits = View<const float, 2>(&logit, 1, 1),
+       .blocks = {},
+       .most_drafts = kMostDrafts + 1,
+       .slots = {},
+       .drawn = {},
+       .num_drawn = {}}
+  ));
+}
+
+}  // namespace
+}  // namespace di::sampling::cuda
