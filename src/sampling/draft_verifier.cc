@@ -49,7 +49,7 @@ TargetRows target_rows(Sampler& sampler, const DraftedRows& block, RowsScratch& 
 JudgedDraft judge(int32_t token, std::span<const DraftShare> law, Distribution& target) {
   const DraftShare only{token, 1};
   if (law.empty()) law = {&only, 1};
-  JudgedDraft draft{.token = token, .candidates = {}};
+  JudgedDraft draft{.token = token};
   const auto all = static_cast<double>(target.mass());
   uint64_t others = target.mass();
   for (const DraftShare& share : law) {

@@ -45,8 +45,8 @@ struct Candidate {
 /// A draft with the two laws it is judged by, as far as they matter.
 struct JudgedDraft {
   int32_t token = 0;
-  std::vector<Candidate> candidates;  ///< each token that could have been drawn, once
-  double others = 0;                  ///< what the target gives to all other tokens
+  std::vector<Candidate> candidates = {};  ///< each token that could have been drawn, once
+  double others = 0;                       ///< what the target gives to all other tokens
 };
 
 /// Lossless block verification: the longest accepted length is the largest i whose coin falls
@@ -78,7 +78,7 @@ Remainder remainder(const JudgedDraft& next, double weight);
 /// The random numbers of a block: one coin for each length, and the share at which the token behind
 /// the accepted drafts is drawn.
 struct BlockNumbers {
-  std::vector<double> coins;  ///< [k]
+  std::vector<double> coins = {};  ///< [k]
   double share = 0;
 };
 

@@ -67,7 +67,7 @@ inline JudgedDraft judged_draft(
   const Tokens before(drafts.begin(), drafts.begin() + static_cast<std::ptrdiff_t>(i));
   const Law& wanted = target.behind(before);
   const Law& drafted = drafter.behind(before);
-  JudgedDraft draft{.token = drafts[i], .candidates = {}};
+  JudgedDraft draft{.token = drafts[i]};
   for (int32_t token = 0; token < target.vocab(); ++token) {
     const auto at = static_cast<std::size_t>(token);
     const double share = point_mass ? (token == drafts[i] ? 1 : 0) : drafted[at];
