@@ -91,7 +91,7 @@ View<bf16, 3> attend(
        .window_records = records,
        .ring = pass.cache.ring(l),
        .window = pass.model.config.attention.sliding_window,
-       .block = pass.is_draft(l) ? act.rows->sequences.front().num_rows : 0,
+       .block = pass.placed.block,
        .compressed = has_entries ? pass.cache.compressed(role.kv_source) : ops::PagedView{},
        .format = pass.cache.layout().kv_format,
        .selected = has_entries ? act.selected : View<int32_t, 2>{},

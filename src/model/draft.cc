@@ -1,24 +1,11 @@
 // Source: specification section 6.1.
 #include "model/draft.h"
 
-#include <fmt/format.h>
-
-#include "base/error.h"
+#include "base/check.h"
 #include "model/activations.h"
 
 namespace di::model {
 namespace {
-
-void check(const Model& model, const DraftStep& step) {
-  if (!model.weights.draft)
-    throw Error(ErrorCode::kInvalidArgument, "this model was loaded without its drafter");
-  constexpr int64_t kLongest = cache::kRollbackTokens - 1;
-  if (step.length >= 1 && step.length <= kLongest) return;
-  throw Error(
-      ErrorCode::kInvalidArgument,
-      fmt::format("drafts of {} tokens are asked for, 1 to {} are possible", step.length, kLongest)
-  );
-}
 
 /// What a draft computes, while it is writable.
 struct Results {
@@ -90,23 +77,23 @@ void choose_tokens(
 
 }  // namespace
 
-DraftOutput draft(
+DraftOutput run_draft(
     const Model& model,
-    const DraftStep& step,
+    const PlacedStep& placed,
+    const View<const int32_t, 1>& anchors,
     cache::KvCache& cache,
     const ops::OpTable& ops,
     ops::Exec& exec,
     const ForwardOptions& options,
     DraftChooser* chooser
 ) {
-  check(model, step);
-  const auto count = std::ssize(step.sequences);
+  const auto count = std::ssize(placed.rows.sequences);
+  DI_CHECK(placed.block > 0 && anchors.dim(0) == count, "each sequence of a draft has an anchor");
   const Results results{
-      exec.scratch.array<int32_t>(step.length, count),
-      exec.scratch.array<float>(step.length, count),
-      exec.scratch.array<float>(step.length, count, model.config.vocab_size)};
+      exec.scratch.array<int32_t>(placed.block, count),
+      exec.scratch.array<float>(placed.block, count),
+      exec.scratch.array<float>(placed.block, count, model.config.vocab_size)};
   const Arena::Scope scope(exec.scratch);
-  const PlacedStep placed(model, step, {.replay = options.replay}, exec);
   const ForwardOptions pass_options{.replay = options.replay, .observer = options.observer};
   const Pass pass{model, placed, cache, ops, exec, pass_options};
   Activations act;
@@ -116,8 +103,21 @@ DraftOutput draft(
   for (int64_t l = model.config.num_hidden_layers; l < model.config.num_layers(); ++l)
     run_layer(pass, l, act);
   observe(pass, "h_out", -1, act.h);
-  choose_tokens(pass, act, step.anchors, chooser, results);
+  choose_tokens(pass, act, anchors, chooser, results);
   return {results.tokens, results.confidence, results.logits};
+}
+
+DraftOutput draft(
+    const Model& model,
+    const DraftStep& step,
+    cache::KvCache& cache,
+    const ops::OpTable& ops,
+    ops::Exec& exec,
+    const ForwardOptions& options,
+    DraftChooser* chooser
+) {
+  const PlacedStep placed(model, step, {.replay = options.replay}, exec);
+  return run_draft(model, placed, step.anchors, cache, ops, exec, options, chooser);
 }
 
 }  // namespace di::model

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "model/model.h"
+#include "model/placed_step.h"
 
 namespace di::model {
 
@@ -55,6 +55,20 @@ struct Drafts {
 DraftOutput draft(
     const Model& model,
     const DraftStep& step,
+    cache::KvCache& cache,
+    const ops::OpTable& ops,
+    ops::Exec& exec,
+    const ForwardOptions& options = {},
+    DraftChooser* chooser = nullptr
+);
+
+/// The same over placed sequences: only enqueues ops, and may be recorded. `anchors` [sequences]
+/// are read when the pass runs; behind those of the step's own sequences they may be any ids of the
+/// vocabulary, since the drafts there are nobody's.
+DraftOutput run_draft(
+    const Model& model,
+    const PlacedStep& placed,
+    const View<const int32_t, 1>& anchors,
     cache::KvCache& cache,
     const ops::OpTable& ops,
     ops::Exec& exec,

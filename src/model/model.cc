@@ -7,7 +7,7 @@
 namespace di::model {
 namespace {
 
-void keep_frequencies(Model& model, const Memory& memory) {
+void keep_numbers(Model& model, const Memory& memory) {
   const AttentionConfig& attention = model.config.attention;
   Constants& constants = model.constants;
   model.base_frequencies =
@@ -17,6 +17,10 @@ void keep_frequencies(Model& model, const Memory& memory) {
       yarn_frequencies(
           attention.compress_rope_theta, attention.qk_rope_head_dim, attention.rope_scaling
       )
+  );
+  const int64_t c = model.config.hc.hc_mult;
+  model.equal_shares = constants.keep(
+      memory, std::vector<float>(static_cast<std::size_t>(c), 1.0f / static_cast<float>(c))
   );
 }
 
@@ -43,7 +47,7 @@ EngramHash empty_hash(const EngramConfig& engram) {
 void keep_constants(
     Model& model, const std::vector<int32_t>& engram_token_map, const Memory& memory
 ) {
-  keep_frequencies(model, memory);
+  keep_numbers(model, memory);
   const EngramConfig& engram = model.config.engram;
   if (!engram.enabled()) return;
   EngramHashing& hashing = model.engram_hashing;
@@ -53,12 +57,15 @@ void keep_constants(
   hashing.token_map = model.constants.keep(memory, engram_token_map);
 }
 
-Model outline_model(const checkpoint::Checkpoint& checkpoint, const ops::OpTable& ops) {
+Model outline_model(
+    const checkpoint::Checkpoint& checkpoint, const ops::OpTable& ops, const LoadOptions& options
+) {
   Model model;
   model.config = checkpoint.config();
   model.roles = layer_roles(model.config);
-  model.weights = outline_weights(checkpoint, ops);
-  keep_frequencies(model, address_memory());
+  model.roles.resize(static_cast<std::size_t>(model.config.num_layers()));
+  model.weights = outline_weights(checkpoint, ops, options);
+  keep_numbers(model, address_memory());
   const EngramConfig& engram = model.config.engram;
   if (!engram.enabled()) return model;
   for (std::size_t i = 0; i < engram.engram_layer_ids.size(); ++i)

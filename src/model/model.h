@@ -36,6 +36,7 @@ struct Model {
   EngramHashing engram_hashing;
   View<const float, 1> base_frequencies;  ///< rotary, layers without compression
   View<const float, 1> yarn_frequencies;  ///< rotary, compressed layers
+  View<const float, 1> equal_shares;      ///< [hc_mult]: 1 / hc_mult each
   Constants constants;                    ///< owns what these views show
 };
 
@@ -52,7 +53,11 @@ Model load_model(
 
 /// A model of which everything has its place and nothing its content: for passes that are recorded
 /// to see what they take, over a device's `ops`.
-Model outline_model(const checkpoint::Checkpoint& checkpoint, const ops::OpTable& ops);
+Model outline_model(
+    const checkpoint::Checkpoint& checkpoint,
+    const ops::OpTable& ops,
+    const LoadOptions& options = {}
+);
 
 /// What a pass runs with.
 struct ForwardOptions {
@@ -63,7 +68,8 @@ struct ForwardOptions {
   Observer* observer = nullptr;
 };
 
-/// Sets the rotary frequencies and, with a token map, the hashes of Engram.
+/// Sets the rotary frequencies, the shares of streams in their mean and, with a token map, the
+/// hashes of Engram.
 void keep_constants(
     Model& model, const std::vector<int32_t>& engram_token_map, const Memory& memory
 );

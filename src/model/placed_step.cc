@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "base/error.h"
 
 namespace di::model {
@@ -53,6 +54,39 @@ std::vector<int64_t> list_logit_rows(const Step& step, const RowSet& set) {
   return rows;
 }
 
+/// The size that a set is filled up to: that of a recorded step, or its own.
+RowSetSize size_of(const RowSet& rows, const PlaceOptions& options) {
+  RowSetSize size = rows.size();
+  if (options.padded_rows > 0) {
+    size.rows = options.padded_rows;
+    size.sequences = options.padded_sequences > 0 ? options.padded_sequences : options.padded_rows;
+  }
+  size.most_rows = std::max(size.most_rows, options.most_rows);
+  size.max_length = std::max(size.max_length, options.max_length);
+  return size;
+}
+
+/// Up to `count` rows; a recorded step has no rows without logits.
+void pad_logit_rows(const Step& step, int64_t count, std::vector<int64_t>& rows) {
+  int64_t own = 0;
+  for (const SequenceInput& input : step.sequences)
+    own += input.num_rows();
+  DI_CHECK(std::ssize(rows) == own, "all rows of a step that is filled up have logits");
+  for (int64_t row = own; row < count; ++row)
+    rows.push_back(row);
+}
+
+void check_draft(const Model& model, const DraftStep& step) {
+  if (!model.weights.draft)
+    throw Error(ErrorCode::kInvalidArgument, "this model was loaded without its drafter");
+  constexpr int64_t kLongest = cache::kRollbackTokens - 1;
+  if (step.length >= 1 && step.length <= kLongest) return;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("drafts of {} tokens are asked for, 1 to {} are possible", step.length, kLongest)
+  );
+}
+
 /// For each row its own embedding, or nullptr; empty when no row has one.
 std::vector<const bf16*> place_embeddings(
     const Step& step, const RowSet& rows, int64_t hidden_size, ops::Exec& exec
@@ -78,7 +112,7 @@ PlacedStep::PlacedStep(
   check_logits_survive_replay(step, options.replay);
   const std::vector<int64_t> ratios = entry_ratios(model);
   rows.list_entries(ratios);
-  if (options.padded_rows > 0) rows.pad(options.padded_rows);
+  if (options.padded_rows > 0) rows.pad(size_of(rows, options));
   if (options.replay.mode != Replay::Mode::kOff) {
     border = first_decoder_layer(model.config);
     kept = rows_after_border(step, options.replay, rows, planned_sources_);
@@ -86,16 +120,15 @@ PlacedStep::PlacedStep(
   }
   planned_given_ = place_embeddings(step, rows, model.config.hidden_size, exec);
   planned_logit_rows_ = list_logit_rows(step, kept ? *kept : rows);
-  for (int64_t row = std::ssize(planned_logit_rows_); row < options.padded_rows; ++row)
-    planned_logit_rows_.push_back(row);
-  planned_finite_.assign(rows.sequences.size(), 1);
-  place(std::max(options.max_length, rows.max_length()), options.staging, exec);
+  if (options.padded_rows > 0) pad_logit_rows(step, options.padded_rows, planned_logit_rows_);
+  place(options, exec);
 }
 
 PlacedStep::PlacedStep(
     const Model& model, const DraftStep& step, const PlaceOptions& options, ops::Exec& exec
 )
-    : rows(draft_rows(step, options.replay)) {
+    : rows(draft_rows(step, options.replay, options.padded_sequences)), block(step.length) {
+  check_draft(model, step);
   const bf16* noise = model.weights.embed.row(model.config.draft.dspark_noise_token_id);
   planned_given_.assign(static_cast<std::size_t>(rows.count()), noise);
   for (const ops::SequenceRows& sequence : rows.sequences)
@@ -104,20 +137,21 @@ PlacedStep::PlacedStep(
     for (const ops::SequenceRows& sequence : rows.sequences)
       planned_logit_rows_.push_back(sequence.first_row + i);
   }
-  planned_finite_.assign(rows.sequences.size(), 1);
-  place(rows.max_length(), options.staging, exec);
+  place(options, exec);
 }
 
-void PlacedStep::place(int64_t max_length, std::byte* staging, ops::Exec& exec) {
+void PlacedStep::place(const PlaceOptions& options, ops::Exec& exec) {
   using ops::Placer;
+  planned_finite_.assign(rows.sequences.size(), 1);
   const int64_t capacity = rows.placed_bytes() + (kept ? kept->placed_bytes() : 0) +
                            Placer::bytes_of<int64_t>(std::ssize(planned_sources_)) +
                            Placer::bytes_of<const bf16*>(std::ssize(planned_given_)) +
                            Placer::bytes_of<int64_t>(std::ssize(planned_logit_rows_)) +
                            Placer::bytes_of<uint8_t>(std::ssize(planned_finite_));
-  Placer placer(exec, capacity, capacity <= kStagingBytes ? staging : nullptr);
-  rows.place(placer, max_length);
-  if (kept) kept->place(placer, max_length);
+  Placer placer(exec, capacity, capacity <= kStagingBytes ? options.staging : nullptr);
+  const RowSetSize size = size_of(rows, options);
+  rows.place(placer, size);
+  if (kept) kept->place(placer, size);
   kept_sources = placer.place(planned_sources_);
   given = placer.place(planned_given_);
   logit_rows = placer.place(planned_logit_rows_);

@@ -26,6 +26,12 @@ NewEntries entries_of(const RowSet& rows, int64_t ratio) {
   return list;
 }
 
+/// Entries that sequences of `size` complete at most: n rows of one end in no more than ⌈n /
+/// ratio⌉.
+int64_t most_entries(const RowSetSize& size, int64_t ratio) {
+  return std::min(size.rows, (size.rows + size.sequences * (ratio - 1)) / ratio);
+}
+
 }  // namespace
 
 void RowSet::list_entries(std::span<const int64_t> ratios) {
@@ -33,19 +39,24 @@ void RowSet::list_entries(std::span<const int64_t> ratios) {
     entries.push_back(entries_of(*this, ratio));
 }
 
-void RowSet::pad(int64_t count) {
+void RowSet::pad(const RowSetSize& size) {
+  const RowSetSize own = this->size();
   DI_CHECK(
-      is_image.empty() && std::ssize(sequences) == this->count(), "only single rows are padded"
+      is_image.empty() && own.rows <= size.rows && own.sequences <= size.sequences &&
+          own.most_rows <= size.most_rows && own.max_length <= size.max_length,
+      "a set without images is filled up to a size that it fits"
   );
-  const auto size = static_cast<std::size_t>(count);
+  const auto num_rows = static_cast<std::size_t>(size.rows);
+  const auto source = static_cast<std::size_t>(shortest_row());
   ops::SequenceRows none = sequences[0];
   none.num_rows = 0;
-  sequences.resize(size, none);
-  sequence_of.resize(size, 0);
-  positions.resize(size, positions[0]);
+  sequences.resize(static_cast<std::size_t>(size.sequences), none);
+  sequence_of.resize(num_rows, sequence_of[source]);
+  positions.resize(num_rows, positions[source]);
   for (NewEntries& list : entries) {
-    list.planned.resize(size, {.row = -1, .sequence = 0, .j = 0});
-    list.planned_positions.resize(size, 0);
+    const auto count = static_cast<std::size_t>(most_entries(size, list.ratio));
+    list.planned.resize(count, {.row = -1, .sequence = 0, .j = 0});
+    list.planned_positions.resize(count, 0);
   }
 }
 
@@ -62,13 +73,14 @@ int64_t RowSet::placed_bytes() const {
   return bytes;
 }
 
-void RowSet::place(ops::Placer& placer, int64_t max_length) {
+void RowSet::place(ops::Placer& placer, const RowSetSize& size) {
   const View<ops::SequenceRows, 1> placed = placer.place(sequences);
   view_ = {
       .sequences = {placed.data, sequences.size()},
       .sequence_of = placer.place(sequence_of),
       .positions = placer.place(positions),
-      .max_length = max_length};
+      .max_length = size.max_length,
+      .most_rows = size.most_rows};
   image_view_ = placer.place(is_image);
   for (NewEntries& list : entries) {
     list.entries = {placer.place(list.planned).data, list.planned.size()};
@@ -76,8 +88,17 @@ void RowSet::place(ops::Placer& placer, int64_t max_length) {
   }
 }
 
-int64_t RowSet::max_length() const {
-  return positions.empty() ? 0 : 1 + *std::max_element(positions.begin(), positions.end());
+RowSetSize RowSet::size() const {
+  RowSetSize size{.rows = count(), .sequences = std::ssize(sequences)};
+  for (const ops::SequenceRows& sequence : sequences)
+    size.most_rows = std::max(size.most_rows, sequence.num_rows);
+  for (const int64_t position : positions)
+    size.max_length = std::max(size.max_length, position + 1);
+  return size;
+}
+
+int64_t RowSet::shortest_row() const {
+  return std::min_element(positions.begin(), positions.end()) - positions.begin();
 }
 
 const NewEntries& RowSet::new_entries(int64_t ratio) const {
@@ -124,9 +145,16 @@ RowSet all_rows(const Step& step) {
   return rows;
 }
 
-RowSet draft_rows(const DraftStep& step, const Replay& replay) {
+RowSet draft_rows(const DraftStep& step, const Replay& replay, int64_t num_sequences) {
+  const auto shortest = std::min_element(
+      step.sequences.begin(),
+      step.sequences.end(),
+      [](const DraftInput& a, const DraftInput& b) { return a.tokens.size() < b.tokens.size(); }
+  );
+  const auto own = std::ssize(step.sequences);
   RowSet rows;
-  for (const DraftInput& input : step.sequences) {
+  for (int64_t s = 0; s < std::max(own, num_sequences); ++s) {
+    const DraftInput& input = s < own ? step.sequences[static_cast<std::size_t>(s)] : *shortest;
     const int64_t start = std::ssize(input.tokens) - 1;
     rows.sequences.push_back(
         {.first_row = rows.count(),
@@ -137,7 +165,7 @@ RowSet draft_rows(const DraftStep& step, const Replay& replay) {
          .tokens = input.tokens.data()}
     );
     for (int64_t i = 0; i < step.length; ++i) {
-      rows.sequence_of.push_back(static_cast<int32_t>(rows.sequences.size() - 1));
+      rows.sequence_of.push_back(static_cast<int32_t>(s));
       rows.positions.push_back(start + i);
     }
   }

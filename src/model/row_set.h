@@ -19,6 +19,14 @@ struct NewEntries {
   View<const int64_t, 1> positions;        ///< [entries]: of the first token, the rotary position
 };
 
+/// What the launches of ops over a set depend on, besides the model.
+struct RowSetSize {
+  int64_t rows = 0;
+  int64_t sequences = 0;
+  int64_t most_rows = 0;   ///< no sequence has more
+  int64_t max_length = 0;  ///< no row's position reaches it
+};
+
 /// Rows by sequence and one by one. The vectors are the plan; place() puts them where the ops of a
 /// backend read, which may be the vectors themselves: a placed set stays as it is.
 struct RowSet {
@@ -33,18 +41,18 @@ struct RowSet {
   /// Lists the entries of each ratio that the rows complete.
   void list_entries(std::span<const int64_t> ratios);
 
-  /// Fills the set up to `count` single rows: rows that repeat row 0, sequences without rows,
-  /// entries that are none. All sequences must have one row each, and none an image.
-  void pad(int64_t count);
+  /// Fills the set up to `size`: rows that repeat one of the shortest sequence, sequences without
+  /// rows, entries that are none. None of its rows may be an image.
+  void pad(const RowSetSize& size);
 
   /// Bytes that place() needs.
   int64_t placed_bytes() const;
 
-  /// Puts everything where ops read; no row's position reaches `max_length`.
-  void place(ops::Placer& placer, int64_t max_length);
+  /// Puts everything where ops read; `size` is at least that of the set.
+  void place(ops::Placer& placer, const RowSetSize& size);
 
-  /// One more than the last position.
-  int64_t max_length() const;
+  /// The set as it is.
+  RowSetSize size() const;
 
   const ops::Rows& view() const { return view_; }
   const View<const uint8_t, 1>& image_view() const { return image_view_; }
@@ -52,6 +60,9 @@ struct RowSet {
   const NewEntries& new_entries(int64_t ratio) const;
 
  private:
+  /// The row whose position is the lowest, which costs the least to compute again.
+  int64_t shortest_row() const;
+
   ops::Rows view_;
   View<const uint8_t, 1> image_view_;
 };
@@ -59,8 +70,9 @@ struct RowSet {
 /// All rows of a step.
 RowSet all_rows(const Step& step);
 
-/// The rows of a draft: `length` a sequence, the anchor's and those of the noise behind it.
-RowSet draft_rows(const DraftStep& step, const Replay& replay);
+/// The rows of a draft: `length` a sequence, the anchor's and those of the noise behind it. Up to
+/// `num_sequences` the shortest sequence drafts again and again.
+RowSet draft_rows(const DraftStep& step, const Replay& replay, int64_t num_sequences);
 
 /// First position whose rows pass through the decoder layers in full.
 int64_t replay_begin(const Replay& replay, int64_t prompt_length);

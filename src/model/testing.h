@@ -127,8 +127,11 @@ class Rig {
       : model_(model),
         pool_(num_threads),
         exec_(pool_, model.ops().memory()),
+        inputs_(pool_, model.ops().memory()),
         cache_(cache::make_layout(model.config()), kBlocks, kSlots, model.ops().memory()),
         options_{.replay = replay, .draft_context = true} {}
+
+  virtual ~Rig() = default;
 
   cache::KvCache& cache() { return cache_; }
 
@@ -150,11 +153,12 @@ class Rig {
   /// One pass. Every row gets logits; under bounded replay the last prompt row and those after it.
   void step(const std::vector<Piece>& pieces) {
     const Arena::Scope scope(exec_->scratch);
+    const Arena::Scope inputs(inputs_->scratch);
     Step step;
     std::vector<std::vector<RowEmbedding>> embeddings(pieces.size());
     for (std::size_t i = 0; i < pieces.size(); ++i)
       step.sequences.push_back(input(pieces[i], embeddings[i]));
-    const StepOutput output = forward(model_.model(), step, cache_, model_.ops(), *exec_, options_);
+    const StepOutput output = pass(step);
     const std::vector<float> logits = ops::fetch(*exec_, output.logits);
     const float* next = logits.data();
     for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -173,6 +177,7 @@ class Rig {
   /// drafts of one lane behind those of another.
   std::vector<Drafts> draft(const std::vector<Lane*>& lanes, int64_t length) {
     const Arena::Scope scope(exec_->scratch);
+    const Arena::Scope inputs(inputs_->scratch);
     std::vector<int32_t> anchors;
     DraftStep step{.sequences = {}, .anchors = {}, .length = length};
     for (const Lane* lane : lanes) {
@@ -184,15 +189,16 @@ class Rig {
            .prompt_length = lane->timeline.prompt_length}
       );
     }
-    step.anchors = ops::place(*exec_, anchors);
-    const DraftOutput output =
-        model::draft(model_.model(), step, cache_, model_.ops(), *exec_, options_);
+    step.anchors = placed_view(std::span<const int32_t>(anchors));
+    const DraftOutput output = draft_pass(step);
+    const auto count = static_cast<std::size_t>(output.tokens.dim(1));
     const std::vector<int32_t> tokens = ops::fetch(*exec_, output.tokens);
     const std::vector<float> confidence = ops::fetch(*exec_, output.confidence);
     const std::vector<float> logits = ops::fetch(*exec_, output.logits);
     std::vector<Drafts> drafts(lanes.size());
     for (std::size_t row = 0; row < tokens.size(); ++row) {
-      Drafts& of_lane = drafts[row % lanes.size()];
+      if (row % count >= lanes.size()) continue;  // nobody's
+      Drafts& of_lane = drafts[row % count];
       const auto vocab = static_cast<std::size_t>(model_.config().vocab_size);
       const float* first = &logits[row * vocab];
       of_lane.tokens.push_back(tokens[row]);
@@ -215,14 +221,35 @@ class Rig {
     return bytes;
   }
 
+ protected:
+  virtual StepOutput pass(const Step& step) {
+    return forward(model_.model(), step, cache_, model_.ops(), *exec_, options_);
+  }
+  virtual DraftOutput draft_pass(const DraftStep& step) {
+    return model::draft(model_.model(), step, cache_, model_.ops(), *exec_, options_);
+  }
+
+  const TestModel& model_;
+  ThreadPool pool_;
+  ops::OwnedExec exec_;    // of passes
+  ops::OwnedExec inputs_;  // of what lies elsewhere from pass to pass
+  cache::KvCache cache_;
+  ForwardOptions options_;
+
  private:
   static constexpr int64_t kSlots = 6;
   static constexpr int64_t kBlocks = 36;
 
-  /// `values` where ops read them, in scratch.
+  /// `values` where ops read them.
+  template <class T>
+  View<const T, 1> placed_view(std::span<const T> values) {
+    const View<const T, 1> view = ops::place(*inputs_, values);
+    inputs_->scratch.memory().wait(inputs_->stream);
+    return view;
+  }
   template <class T>
   std::span<const T> placed(std::span<const T> values) {
-    return {ops::place(*exec_, values).data, values.size()};
+    return {placed_view(values).data, values.size()};
   }
 
   SequenceInput input(const Piece& piece, std::vector<RowEmbedding>& embeddings) {
@@ -294,12 +321,6 @@ class Rig {
     for (int64_t p = lane.fed / ratio * ratio; p < lane.fed; ++p)
       append(carry.at(lane.state.slot(), p), carry.record_bytes, bytes);
   }
-
-  const TestModel& model_;
-  ThreadPool pool_;
-  ops::OwnedExec exec_;
-  cache::KvCache cache_;
-  ForwardOptions options_;
 };
 
 /// What a sequence leaves behind.

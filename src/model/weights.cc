@@ -359,10 +359,12 @@ int64_t weight_storage_bytes(
   return binder.storage_bytes();
 }
 
-Weights outline_weights(const Checkpoint& checkpoint, const ops::OpTable& ops) {
-  Binder binder(checkpoint, ops, {});
+Weights outline_weights(
+    const Checkpoint& checkpoint, const ops::OpTable& ops, const LoadOptions& options
+) {
+  Binder binder(checkpoint, ops, options);
   Weights weights;
-  bind_model(binder, weights, checkpoint.config(), {});
+  bind_model(binder, weights, checkpoint.config(), options);
   weights.storage_bytes = binder.storage_bytes();
   weights.storage = address_memory().allocate(weights.storage_bytes, "the weights");
   binder.point_into(weights.storage.get());

@@ -114,7 +114,11 @@ int64_t weight_storage_bytes(
 );
 
 /// Weights whose storage has addresses and no content, for passes that are recorded and not run.
-Weights outline_weights(const checkpoint::Checkpoint& checkpoint, const ops::OpTable& ops);
+Weights outline_weights(
+    const checkpoint::Checkpoint& checkpoint,
+    const ops::OpTable& ops,
+    const LoadOptions& options = {}
+);
 
 /// Binds every tensor of the text model, packing matrices where the backend wants its own layout.
 /// No value is changed. Throws Error{kOutOfMemory} with the numbers when the memory is refused.

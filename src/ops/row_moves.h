@@ -21,8 +21,8 @@ struct CopyRows {
   std::byte* to = nullptr;
   int64_t to_stride = 0;  ///< bytes from one row to the next
   const std::byte* from = nullptr;
-  int64_t from_stride = 0;
-  int64_t row_bytes = 0;  ///< a multiple of 4
+  int64_t from_stride = 0;  ///< 0: every row is the same one
+  int64_t row_bytes = 0;    ///< a multiple of 4
   int64_t num_rows = 0;
   View<const int64_t, 1> sources;  // [num_rows]: rows of `from`, or empty: row i comes from row i
 };

@@ -34,8 +34,11 @@ struct Rows {
   View<const int32_t, 1> sequence_of;  // [rows]: index into `sequences`
   View<const int64_t, 1> positions;    // [rows]
   int64_t max_length = 0;  ///< no row's position lies at or beyond it; what workspace is sized by
+  int64_t most_rows = 0;   ///< no sequence has more; 0: nobody counted. What launches are sized by
 
   int64_t count() const { return positions.dim(0); }
+  /// The rows that the longest run of a sequence may have.
+  int64_t longest_run() const { return most_rows > 0 ? most_rows : count(); }
 };
 
 /// One layer's window ring in every state slot: record of position p at slot p mod length.

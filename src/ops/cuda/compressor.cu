@@ -131,7 +131,7 @@ void compressor_pool(Exec& exec, const CompressorPool& op) {
 
 void carry_store(Exec& exec, const CarryStore& op) {
   const auto sequences = std::ssize(op.rows.sequences);
-  const int64_t newest = std::min(op.carry.length, op.kv.dim(0));
+  const int64_t newest = std::min(op.carry.length, op.rows.longest_run());
   if (sequences == 0 || newest == 0) return;
   need_multiple("the width of a carry", op.kv.dim(1), 4);
   need_multiple("the bytes of a carry's row", op.carry.record_bytes, 16);

@@ -230,11 +230,14 @@ bool is_regular(const IndexSelect& op) {
          (op.candidates_in.empty() || is_chunked(op.candidate_block_size));
 }
 
-/// Rows that a CTA takes: as many as a sequence has on average.
+/// Rows that a CTA takes: as many as a sequence has on average, rounded up: then a tile ends with
+/// its sequence where all have the most that one may have.
 int rows_of_tile(const IndexSelect& op) {
   if (!op.candidates_in.empty()) return 1;
   const int64_t sequences = std::max<int64_t>(1, std::ssize(op.rows.sequences));
-  return static_cast<int>(std::clamp<int64_t>(op.rows.count() / sequences, 1, kMaxRows));
+  const int64_t mean = (op.rows.count() + sequences - 1) / sequences;
+  const int64_t rows = std::min(mean, op.rows.longest_run());
+  return static_cast<int>(std::clamp<int64_t>(rows, 1, kMaxRows));
 }
 
 /// CTAs that share the keys of `row_tiles` tiles of rows, `groups` groups of four tiles of keys:

@@ -143,7 +143,7 @@ void window_records(Exec& exec, const WindowRecords& op) {
 }
 
 void window_store(Exec& exec, const WindowStore& op) {
-  const int64_t rows = std::min(op.records.dim(0), op.ring.length);
+  const int64_t rows = std::min(op.rows.longest_run(), op.ring.length);
   if (op.rows.sequences.empty() || rows == 0) return;
   const dim3 grid(
       static_cast<unsigned>(op.rows.sequences.size()), blocks_of(rows, kThreads / kWarp)
