@@ -1,4 +1,6 @@
 // One row to every sequence that decodes.
+#include <algorithm>
+
 #include "sched/state.h"
 
 namespace di::sched {
@@ -7,7 +9,7 @@ void Scheduler::State::plan_decodes(Planning& planning) {
   StepPlan& plan = planning.plan;
   plan.sequences.reserve(running.size());
   for (Sequence* sequence : running) {
-    if (sequence->phase != Phase::kDecoding || sequence->is_complete()) continue;
+    if (sequence->phase != Phase::kDecoding || sequence->may_be_complete()) continue;
     PlannedSequence rows;
     if (sequence->lacks_block()) {
       if (!take_block(*sequence, rows.new_blocks)) continue;
@@ -20,6 +22,7 @@ void Scheduler::State::plan_decodes(Planning& planning) {
     rows.prompt_tokens = sequence->spec.prompt_tokens;
     rows.samples = true;
     ++sequence->outputs;
+    sequence->reached = std::max(sequence->reached, sequence->computed);
     join_step(*sequence, planning);
     plan.sequences.push_back(std::move(rows));
     ++plan.num_decode_rows;

@@ -31,7 +31,9 @@ void check_sequence(const Sequence& sequence) {
   const int64_t held = sequence.num_blocks() * cache::kBlockTokens;
   DI_CHECK(sequence.outputs <= sequence.spec.max_tokens, "no token beyond the limit is drawn");
   DI_CHECK(sequence.computed <= held, "every row has its block");
-  DI_CHECK(held < sequence.computed + cache::kBlockTokens, "no block is taken before its rows");
+  const int64_t reached = std::max(sequence.computed, sequence.reached);
+  DI_CHECK(held < reached + cache::kBlockTokens, "no block is taken before its rows");
+  DI_CHECK(sequence.unsure >= 0 && sequence.unsure <= sequence.outputs, "drafts count as outputs");
   DI_CHECK(sequence.holds_slot() == bool(sequence.holdings.slot), "who runs has a slot");
   DI_CHECK(sequence.holds_slot() || sequence.holdings.empty(), "who waits holds nothing");
   if (sequence.phase == Phase::kDecoding && !sequence.over)

@@ -110,7 +110,7 @@ int64_t Scheduler::State::num_blocks_wanted() const {
   const Sequence* first = protected_one();
   return std::count_if(running.begin(), running.end(), [&](const Sequence* sequence) {
     const bool goes_on = sequence->phase == Phase::kDecoding || sequence == first;
-    return goes_on && !sequence->is_complete() && sequence->lacks_block();
+    return goes_on && !sequence->may_be_complete() && sequence->lacks_block();
   });
 }
 
@@ -160,6 +160,7 @@ void Scheduler::State::preempt(Sequence& sequence, Planning& planning) {
   forecast.observe_loss(sequence.computed);
   sequence.recomputed_until = std::max(sequence.recomputed_until, sequence.computed);
   sequence.computed = 0;
+  sequence.reached = 0;
   sequence.shared_blocks = 0;
   waiting_tokens += sequence.num_rows_left();
   ++num_preemptions;

@@ -31,11 +31,13 @@ void RandomDevice::take_block(int32_t block, SequenceId id) {
   in_flight_.back().blocks[block].insert(id);
 }
 
-void RandomDevice::run(const PlannedSequence& planned) {
+void RandomDevice::run(const PlannedSequence& planned, int64_t num_tokens) {
   DeviceSequence& sequence = sequences_[planned.id];
-  if (planned.admitted) sequence = DeviceSequence{planned.slot, {}, 0};
+  if (planned.admitted) sequence = DeviceSequence{planned.slot, {}, 0, 0};
   require(planned.slot >= 0 && planned.slot == sequence.slot, "the slot stays the same");
-  require(planned.num_rows > 0 && planned.start == sequence.computed, "rows follow each other");
+  require(planned.num_rows > 0 && planned.start >= sequence.computed, "rows follow each other");
+  const bool is_sure = in_flight_.size() == 1 || planned.is_prefill;
+  require(!is_sure || planned.start == sequence.computed, "a start is told as far as it is known");
   take_slot(planned.slot, planned.id);
   for (const int32_t block : planned.new_blocks) {
     take_block(block, planned.id);
@@ -43,8 +45,10 @@ void RandomDevice::run(const PlannedSequence& planned) {
   }
   for (const int32_t block : sequence.blocks)
     in_flight_.back().blocks[block].insert(planned.id);
-  sequence.computed += planned.num_rows;
-  const int64_t need = ceil_div(sequence.computed, cache::kBlockTokens);
+  sequence.computed += planned.is_prefill ? planned.num_rows : num_tokens;
+  sequence.reached =
+      std::max(sequence.reached, planned.start + planned.num_rows + planned.num_drafts);
+  const int64_t need = ceil_div(sequence.reached, cache::kBlockTokens);
   require(std::ssize(sequence.blocks) == need, "a row has its block, and no block is early");
 }
 
@@ -67,13 +71,15 @@ void RandomDevice::run(const Fork& fork) {
   }
   for (const int32_t block : fork.blocks)
     in_flight_.back().blocks[block].insert(fork.child);
-  sequences_[fork.child] = DeviceSequence{fork.child_slot, fork.blocks, parent.computed};
+  sequences_[fork.child] =
+      DeviceSequence{fork.child_slot, fork.blocks, parent.computed, parent.computed};
 }
 
-void RandomDevice::launch(const StepPlan& plan) {
+void RandomDevice::launch(const StepPlan& plan, const std::vector<RandomDraw>& draws) {
   in_flight_.emplace_back();
+  auto draw = draws.begin();
   for (const PlannedSequence& planned : plan.sequences)
-    run(planned);
+    run(planned, planned.samples ? draw++->outcome.num_tokens : 0);
   for (const Fork& fork : plan.forks)
     run(fork);
 }
@@ -84,6 +90,7 @@ RandomWorld::RandomWorld(Choose choose)
       slots_(1 + choose_(12)),
       options_(choose_options()),
       lag_(choose_(3)),
+      num_drafts_(choose_(6)),
       scheduler_(options_, blocks_, slots_) {}
 
 RandomWorld::~RandomWorld() = default;
@@ -164,7 +171,9 @@ bool RandomWorld::may_run() const {
 }
 
 void RandomWorld::plan() {
-  StepPlan plan = scheduler_.plan(now_);
+  NumDrafts num_drafts;
+  if (num_drafts_ > 0 && !chance(8)) num_drafts = [&](SequenceId) { return num_drafts_; };
+  StepPlan plan = scheduler_.plan(now_, num_drafts);
   scheduler_.check_integrity();
   for (const SequenceId id : plan.expired)
     end(id);
@@ -172,8 +181,13 @@ void RandomWorld::plan() {
   require(!idle_ || !in_flight_.empty() || !may_run(), "work is ready and nothing runs");
   if (idle_) return;
   check(plan);
-  device_.launch(plan);
-  in_flight_.push_back(std::move(plan));
+  std::vector<RandomDraw> draws;
+  for (const PlannedSequence& planned : plan.sequences)
+    if (planned.samples) draws.push_back(draw(planned.id, planned.num_drafts));
+  for (const Fork& fork : plan.forks)
+    draws.push_back(draw(fork.child, 0));
+  device_.launch(plan, draws);
+  in_flight_.push_back({std::move(plan), std::move(draws)});
 }
 
 void RandomWorld::check(const StepPlan& plan) const {
@@ -186,7 +200,9 @@ void RandomWorld::check(const StepPlan& plan) const {
     require(seen.insert(planned.id).second, "everybody is in a step once");
     const int64_t limit = alive_.at(planned.id).spec.max_chunk_rows;
     require(limit == 0 || planned.num_rows <= limit, "a limit of chunks holds");
-    num_rows += planned.num_rows;
+    num_rows += planned.num_rows + planned.num_drafts;
+    require(planned.num_drafts == 0 || !planned.is_prefill, "only who decodes has drafts");
+    require(planned.num_drafts <= num_drafts_, "no more drafts than there are");
     num_decode_rows += planned.is_prefill ? 0 : planned.num_rows;
   }
   for (const Fork& fork : plan.forks)
@@ -198,39 +214,42 @@ void RandomWorld::check(const StepPlan& plan) const {
 }
 
 void RandomWorld::retire() {
-  const StepPlan step = std::move(in_flight_.front());
+  const auto [step, draws] = std::move(in_flight_.front());
   in_flight_.pop_front();
   device_.retire();
-  std::vector<DrawOutcome> outcomes;
-  for (const PlannedSequence& planned : step.sequences)
-    if (planned.samples) draw(planned.id, outcomes);
-  for (const Fork& fork : step.forks)
-    draw(fork.child, outcomes);
-  const auto rows = static_cast<double>(step.num_rows());
-  scheduler_.retire(step.step, outcomes, 0.001 + 0.0001 * rows);
+  StepOutcome outcome{
+      .seconds = 0.001 + 0.0001 * static_cast<double>(step.num_rows()),
+      .num_draft_rows = step.num_draft_rows};
+  for (const RandomDraw& draw : draws)
+    outcome.draws.push_back(draw.outcome);
+  scheduler_.retire(step.step, outcome);
   scheduler_.check_integrity();
-  for (const DrawOutcome& outcome : outcomes) {
-    const auto entry = alive_.find(outcome.id);
-    if (entry == alive_.end() || entry->second.drawn < entry->second.length) continue;
+  for (const RandomDraw& draw : draws) {
+    const auto entry = alive_.find(draw.outcome.id);
+    if (entry == alive_.end() || !(draw.ends || draw.outcome.over)) continue;
     const bool is_last = entry->second.drawn == entry->second.spec.max_tokens;
-    if (outcome.num_tokens > 0 && !is_last && chance(8)) continue;
-    scheduler_.finish(outcome.id);
-    end(outcome.id);
+    if (draw.ends && !is_last && chance(8)) continue;
+    scheduler_.finish(draw.outcome.id);
+    end(draw.outcome.id);
   }
 }
 
-// A sequence whose stop token went unseen stays for another step, that draws nothing for it.
-void RandomWorld::draw(SequenceId id, std::vector<DrawOutcome>& outcomes) {
-  const auto entry = alive_.find(id);
-  const bool draws = entry != alive_.end() && entry->second.drawn < entry->second.length;
-  if (draws) ++entry->second.drawn;
-  outcomes.push_back({id, draws ? 1 : 0});
+// A sequence whose stop token went unseen stays for another step, that draws nothing for it. Now
+// and then a draw is put off to the next step.
+RandomDraw RandomWorld::draw(SequenceId id, int64_t num_drafts) {
+  Request& request = alive_.at(id);
+  const int64_t left = request.length - request.drawn;
+  if (left == 0) return {.outcome = {id, 0, true}};
+  if (num_drafts > 0 && chance(16)) return {.outcome = {id, 0}};
+  const int64_t num_tokens = std::min(left, 1 + choose_(num_drafts + 1));
+  request.drawn += num_tokens;
+  return {.outcome = {id, num_tokens}, .ends = num_tokens == left};
 }
 
 void RandomWorld::drain() {
   int64_t rows = 0;
   for (const auto& [id, request] : alive_)
-    rows += request.spec.prompt_tokens + request.spec.max_tokens;
+    rows += request.spec.prompt_tokens + 2 * request.spec.max_tokens;
   int64_t turns_left = 1000 + 2 * rows;
   while (scheduler_.has_work()) {
     require(turns_left-- > 0, "the queue drains within a bound of steps");

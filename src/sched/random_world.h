@@ -19,13 +19,21 @@ struct DeviceSequence {
   int32_t slot = -1;
   std::vector<int32_t> blocks;
   int64_t computed = 0;
+  int64_t reached = 0;  ///< rows that it was to have blocks for, with drafts that were rejected
+};
+
+/// What a sequence drew in a step, as the device knows it when the step runs.
+struct RandomDraw {
+  DrawOutcome outcome;
+  bool ends = false;  ///< it drew its last token
 };
 
 /// The device's side. Throws std::runtime_error when a plan cannot be run, or touches memory that a
 /// step in flight still uses for another sequence.
 class RandomDevice {
  public:
-  void launch(const StepPlan& plan);
+  /// `draws`: of each sequence of the plan that was to draw, forks last.
+  void launch(const StepPlan& plan, const std::vector<RandomDraw>& draws);
   void retire() { in_flight_.pop_front(); }
 
  private:
@@ -35,7 +43,7 @@ class RandomDevice {
     std::map<int32_t, std::set<SequenceId>> blocks;
   };
 
-  void run(const PlannedSequence& planned);
+  void run(const PlannedSequence& planned, int64_t num_tokens);
   void run(const Fork& fork);
   void take_slot(int32_t slot, SequenceId id);
   void take_block(int32_t block, SequenceId id);
@@ -76,7 +84,7 @@ class RandomWorld {
   void plan();
   void check(const StepPlan& plan) const;
   void retire();
-  void draw(SequenceId id, std::vector<DrawOutcome>& outcomes);
+  RandomDraw draw(SequenceId id, int64_t num_drafts);
   void end(SequenceId id);
   bool may_run() const;
   bool chance(int64_t one_in) { return choose_(one_in) == 0; }
@@ -86,6 +94,7 @@ class RandomWorld {
   cache::SlotPool slots_;
   SchedulerOptions options_;
   int64_t lag_;
+  int64_t num_drafts_;
   Scheduler scheduler_;
   RandomDevice device_;
   double now_ = 0;
@@ -93,7 +102,11 @@ class RandomWorld {
   SequenceId next_id_ = 0;
   std::map<SequenceId, Request> alive_;
   std::set<SequenceId> unready_;
-  std::deque<StepPlan> in_flight_;
+  struct InFlight {
+    StepPlan plan;
+    std::vector<RandomDraw> draws;
+  };
+  std::deque<InFlight> in_flight_;
 };
 
 }  // namespace di::sched

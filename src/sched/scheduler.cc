@@ -66,11 +66,11 @@ void Scheduler::set_ready(SequenceId id) {
 void Scheduler::finish(SequenceId id) {
   state_->finish(id);
 }
-StepPlan Scheduler::plan(double now) {
-  return state_->plan(now);
+StepPlan Scheduler::plan(double now, const NumDrafts& num_drafts) {
+  return state_->plan(now, num_drafts);
 }
-void Scheduler::retire(int64_t step, const std::vector<DrawOutcome>& outcomes, double seconds) {
-  state_->retire(step, outcomes, seconds);
+void Scheduler::retire(int64_t step, const StepOutcome& outcome) {
+  state_->retire(step, outcome);
 }
 bool Scheduler::has_work() const {
   return !state_->sequences.empty() || !state_->in_flight.empty();
@@ -204,7 +204,7 @@ void Scheduler::State::release_holdings(Sequence& sequence) {
   in_flight[static_cast<std::size_t>(index)].released.push_back(std::move(holdings));
 }
 
-StepPlan Scheduler::State::plan(double now) {
+StepPlan Scheduler::State::plan(double now, const NumDrafts& num_drafts) {
   Planning planning;
   planning.now = now;
   planning.plan.step = next_step;
@@ -212,6 +212,7 @@ StepPlan Scheduler::State::plan(double now) {
   make_room(planning);
   plan_decodes(planning);
   plan_prefills(planning);
+  if (num_drafts) plan_drafts(planning, num_drafts);
   commit(planning);
   return std::move(planning.plan);
 }
@@ -250,33 +251,58 @@ void Scheduler::State::commit(Planning& planning) {
   step.num_prefill_rows = plan.num_prefill_rows;
   step.parts.reserve(plan.sequences.size() + plan.forks.size());
   for (const PlannedSequence& planned : plan.sequences)
-    step.parts.push_back({planned.id, planned.samples});
+    step.parts.push_back({planned.id, planned.samples ? 1 + planned.num_drafts : 0});
   for (const Fork& made : plan.forks)
-    step.parts.push_back({made.child, true});
+    step.parts.push_back({made.child, 1});
 }
 
-void Scheduler::State::retire(
-    int64_t step, const std::vector<DrawOutcome>& outcomes, double seconds
-) {
+void Scheduler::State::retire(int64_t step, const StepOutcome& outcome) {
   DI_CHECK(!in_flight.empty() && in_flight.front().step == step, "steps retire in their order");
   const StepInFlight done = std::move(in_flight.front());
   in_flight.pop_front();
-  cost.observe(done.num_decode_rows, done.num_prefill_rows, seconds);
-  const auto rows = static_cast<double>(done.num_decode_rows + done.num_prefill_rows);
-  forecast.observe_work(std::max(rows, cost.in_prefill_rows(seconds)));
-  for (const DrawOutcome& outcome : outcomes) {
-    Sequence* sequence = find(outcome.id);
-    if (sequence == nullptr || outcome.num_tokens > 0) continue;
-    if (!sequence->holds_slot()) --waiting_tokens;
-    sequence->over = true;
-    --sequence->outputs;
-  }
+  const int64_t decode_rows = done.num_decode_rows + outcome.num_draft_rows;
+  cost.observe(decode_rows, done.num_prefill_rows, outcome.seconds);
+  const auto rows = static_cast<double>(decode_rows + done.num_prefill_rows);
+  forecast.observe_work(std::max(rows, cost.in_prefill_rows(outcome.seconds)));
+  settle(done, outcome);
   for (const StepInFlight::Part& part : done.parts) {
     Sequence* sequence = find(part.id);
     if (sequence == nullptr) continue;
     --sequence->steps_in_flight;
     const bool settles = sequence->phase == Phase::kSettling && sequence->steps_in_flight == 0;
     if (settles && !sequence->is_complete()) enter_waiting(*sequence);
+  }
+}
+
+// What was planned becomes what was drawn.
+void Scheduler::State::settle(const StepInFlight& step, const StepOutcome& outcome) {
+  auto drawn = outcome.draws.begin();  // in the order of the parts, as far as they are told
+  for (const StepInFlight::Part& part : step.parts) {
+    if (part.num_tokens == 0) continue;
+    const bool is_told = drawn != outcome.draws.end() && drawn->id == part.id;
+    const DrawOutcome draw = is_told ? *drawn++ : DrawOutcome{part.id, part.num_tokens};
+    Sequence* sequence = find(part.id);
+    if (sequence == nullptr) continue;
+    DI_CHECK(
+        draw.num_tokens >= 0 && draw.num_tokens <= part.num_tokens, "no more is drawn than planned"
+    );
+    sequence->unsure -= part.num_tokens - 1;
+    sequence->over = sequence->over || draw.over;
+    take_back(*sequence, part.num_tokens - draw.num_tokens);
+  }
+  DI_CHECK(
+      drawn == outcome.draws.end(), "only sequences of the step draw, in the order of its plan"
+  );
+}
+
+// The rows of these tokens were never worth anything: the next ones take their positions.
+void Scheduler::State::take_back(Sequence& sequence, int64_t num_tokens) {
+  sequence.outputs -= num_tokens;
+  sequence.recomputed_until = std::min(sequence.recomputed_until, sequence.num_tokens());
+  if (!sequence.holds_slot()) {
+    waiting_tokens -= num_tokens;
+  } else if (!sequence.over) {
+    sequence.computed -= num_tokens;
   }
 }
 

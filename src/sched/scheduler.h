@@ -3,11 +3,13 @@
 //
 // Steps are planned ahead of their results: plan(n + 1) may be called before retire(n). A sequence
 // counts a token from the moment a step that samples it was planned, so the plan needs nothing from
-// the device; what the device ended early arrives later through finish(). Memory that a planned
+// the device; what the device ended early arrives later through finish(). Drafts in verification
+// count as tokens until the step retires and tells how many were accepted. Memory that a planned
 // step may still touch returns to the pools when that step retires, never earlier.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -48,9 +50,11 @@ struct SequenceSpec {
 struct PlannedSequence {
   SequenceId id = kNoSequence;
   int32_t slot = -1;
-  bool admitted = false;  ///< its first step since it took the slot: the device starts it afresh
-  int64_t start = 0;      ///< position of the first row
-  int64_t num_rows = 0;
+  bool admitted = false;   ///< its first step since it took the slot: the device starts it afresh
+  int64_t start = 0;       ///< position of the first row; of a decode row the last one that it can
+                           ///< have: that of the newest token, if all drafts in flight are accepted
+  int64_t num_rows = 0;    ///< without drafts
+  int64_t num_drafts = 0;  ///< drafts that may be verified behind a decode row; it has the blocks
   int64_t prompt_tokens = 0;  ///< of the sequence's spec
   bool samples = false;       ///< a token is drawn from the last row
   bool is_prefill = false;    ///< rows of a prompt (or of what is recomputed), not one decode row
@@ -79,15 +83,28 @@ struct StepPlan {
   std::vector<SequenceId> preempted = {};  ///< gave up their memory and wait to be recomputed
   int64_t num_decode_rows = 0;
   int64_t num_prefill_rows = 0;
+  int64_t num_draft_rows = 0;  ///< that may be verified
 
   bool has_rows() const { return !sequences.empty(); }
-  int64_t num_rows() const { return num_decode_rows + num_prefill_rows; }
+  /// At most: fewer drafts may be verified.
+  int64_t num_rows() const { return num_decode_rows + num_prefill_rows + num_draft_rows; }
 };
 
-/// What became of one sequence's draw.
+/// Drafts of a sequence that the device will hold when the step begins that is being planned.
+using NumDrafts = std::function<int64_t(SequenceId)>;
+
+/// What became of one sequence's draws.
 struct DrawOutcome {
   SequenceId id = kNoSequence;
-  int64_t num_tokens = 0;  ///< tokens gained: 1, or 0 when the device had ended the sequence before
+  int64_t num_tokens = 0;  ///< tokens gained: at most 1 and the drafts that might be verified
+  bool over = false;       ///< the device has ended the sequence: finish() is to come
+};
+
+/// What a step turned out to be.
+struct StepOutcome {
+  std::vector<DrawOutcome> draws = {};  ///< of each sequence, forks included, that was to draw
+  double seconds = 0;                   ///< that it took; 0: unknown
+  int64_t num_draft_rows = 0;           ///< drafts that were verified
 };
 
 /// Counts for statistics and admission.
@@ -114,7 +131,9 @@ struct SchedulerCounts {
 ///    those that gave way before; the *short* lane the user with the least service so far and of
 ///    that user's the sequence with the fewest rows left. So a long prompt keeps half of the prompt
 ///    rows once it is the oldest, and short ones pass it with the other half. What a lane leaves,
-///    the other takes.
+///    the other takes;
+/// 3. drafts of those that decode, with what is left: the first draft of everybody before the
+///    second of anybody. A draft takes a free block only while everybody who runs could have one.
 /// A waiting sequence is admitted when a slot is free and the blocks that all who run are expected
 /// to need at their peak fit the pool; lower priorities give way to it. The lanes take turns to go
 /// first. When it is the due lane's turn and its first sequence is overdue, or gave way before, but
@@ -144,14 +163,13 @@ class Scheduler {
   /// last step that was planned with it retires. Unknown ids (ended before) are ignored.
   void finish(SequenceId id);
 
-  /// Decides the next step. `now`: seconds of the clock of arrivals and deadlines.
+  /// Decides the next step. `now`: seconds of the clock of arrivals and deadlines. `num_drafts`:
+  /// none when no step is to verify drafts.
   /// An empty plan (has_rows() false) is no step: it is not retired and its number is used again.
-  StepPlan plan(double now);
+  StepPlan plan(double now, const NumDrafts& num_drafts = {});
 
-  /// The oldest planned step is done: `outcomes` for each sequence (forks included) that it
-  /// sampled; ids that have ended since are ignored. `seconds`: what the step took, for the cost
-  /// model; 0: unknown.
-  void retire(int64_t step, const std::vector<DrawOutcome>& outcomes, double seconds);
+  /// The oldest planned step is done. Draws of ids that have ended since are ignored.
+  void retire(int64_t step, const StepOutcome& outcome);
 
   /// True while a sequence is queued or running, or a step is in flight.
   bool has_work() const;

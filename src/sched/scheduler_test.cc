@@ -229,8 +229,8 @@ TEST(Scheduler, ASequenceThatTheDeviceEndedGetsNoFurtherRow) {
   driver.add(spec_of(1, 100, 50));
   driver.plan();
   driver.plan();
-  driver.scheduler.retire(0, {{1, 1}}, 0);
-  driver.scheduler.retire(1, {{1, 0}}, 0);
+  driver.scheduler.retire(0, {.draws = {{1, 1}}});
+  driver.scheduler.retire(1, {.draws = {{1, 0, true}}});
   driver.scheduler.check_integrity();
   EXPECT_FALSE(driver.scheduler.plan(0).has_rows());
   driver.scheduler.finish(1);

@@ -26,10 +26,12 @@ enum class Phase {
 struct Sequence {
   SequenceSpec spec;
   Phase phase = Phase::kWaiting;
-  double due = 0;                ///< deadline, or arrival + patience
-  int64_t outputs = 0;           ///< tokens drawn
-  int64_t computed = 0;          ///< rows since it took its slot: positions 0 … computed − 1
-  int64_t lost = 0;              ///< rows computed before and given up, all times together
+  double due = 0;        ///< deadline, or arrival + patience
+  int64_t outputs = 0;   ///< tokens drawn
+  int64_t unsure = 0;    ///< of these, drafts that are being verified
+  int64_t computed = 0;  ///< rows since it took its slot: positions 0 … computed − 1
+  int64_t reached = 0;   ///< most rows it was to have while it decodes: drafts may be rejected
+  int64_t lost = 0;      ///< rows computed before and given up, all times together
   int64_t recomputed_until = 0;  ///< positions below were computed before
   int64_t steps_in_flight = 0;   ///< planned with it and not yet retired
   int64_t last_step = -1;        ///< the last one planned with it
@@ -47,7 +49,9 @@ struct Sequence {
   bool has_given_way() const { return lost > 0; }
 
   /// True when another row would serve nothing: all tokens are drawn, or the device ended it.
-  bool is_complete() const { return over || outputs >= spec.max_tokens; }
+  bool is_complete() const { return over || outputs - unsure >= spec.max_tokens; }
+  /// True when that may be so: it depends on drafts that are being verified.
+  bool may_be_complete() const { return over || outputs >= spec.max_tokens; }
 
   /// True when the next row lies in a block that it does not hold yet.
   bool lacks_block() const { return computed >= num_blocks() * cache::kBlockTokens; }

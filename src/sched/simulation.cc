@@ -153,12 +153,13 @@ class Simulation {
   }
 
   void retire_rank(Scheduler& scheduler, const StepPlan& plan, const GroupStep& step) {
-    std::vector<DrawOutcome> outcomes;
+    StepOutcome outcome{.seconds = step.seconds};
     std::vector<SequenceId> stopped;
     const auto draw = [&](SequenceId id) {
       const auto entry = choices_.find(id);
-      outcomes.push_back({id, entry == choices_.end() ? 0 : 1});
-      if (entry == choices_.end()) return;
+      const bool is_over = entry == choices_.end();
+      outcome.draws.push_back({id, is_over ? 0 : 1, is_over});
+      if (is_over) return;
       Choice& choice = entry->second;
       if (choice.is_first) record_.token(choice.request, step.number, now_);
       if (++choice.drawn >= traffic_[choice.request].output_tokens) stopped.push_back(id);
@@ -169,7 +170,7 @@ class Simulation {
       draw(fork.child);
 
     const auto start = Clock::now();
-    scheduler.retire(plan.step, outcomes, step.seconds);
+    scheduler.retire(plan.step, outcome);
     for (const SequenceId id : stopped)
       scheduler.finish(id);
     result_.retire_us.push_back(microseconds_since(start));

@@ -25,7 +25,7 @@ namespace di::sched {
 struct StepInFlight {
   struct Part {
     SequenceId id = kNoSequence;
-    bool samples = false;
+    int64_t num_tokens = 0;  ///< that it was to draw at most
   };
   int64_t step = 0;
   int64_t num_decode_rows = 0;
@@ -60,8 +60,10 @@ struct Scheduler::State {
   void add(const SequenceSpec& spec);
   void set_ready(SequenceId id);
   void finish(SequenceId id);
-  StepPlan plan(double now);
-  void retire(int64_t step, const std::vector<DrawOutcome>& outcomes, double seconds);
+  StepPlan plan(double now, const NumDrafts& num_drafts);
+  void retire(int64_t step, const StepOutcome& outcome);
+  void settle(const StepInFlight& step, const StepOutcome& outcome);
+  void take_back(Sequence& sequence, int64_t num_tokens);
   Sequence* find(SequenceId id);
   void end(Sequence& sequence);
   void enter_waiting(Sequence& sequence);
@@ -84,6 +86,11 @@ struct Scheduler::State {
   // decode.cc: one row each.
   void plan_decodes(Planning& planning);
   bool take_block(Sequence& sequence, std::vector<int32_t>& new_blocks);
+
+  // drafts.cc: rows behind those, with what is left of the step.
+  void plan_drafts(Planning& planning, const NumDrafts& num_drafts);
+  std::vector<int64_t> share_draft_rows(const Planning& planning, const NumDrafts& num_drafts);
+  int64_t cover_drafts(Sequence& sequence, int64_t wanted, PlannedSequence& rows);
 
   // memory.cc: admission and preemption.
   bool try_admit(Sequence& sequence, Planning& planning);

@@ -53,14 +53,14 @@ class Driver {
   void retire(double seconds = 0) {
     const StepPlan step = std::move(in_flight_.front());
     in_flight_.pop_front();
-    std::vector<DrawOutcome> outcomes;
+    StepOutcome outcome{.seconds = seconds};
     for (const PlannedSequence& planned : step.sequences)
-      if (planned.samples) outcomes.push_back({planned.id, 1});
+      if (planned.samples) outcome.draws.push_back({planned.id, 1});
     for (const Fork& fork : step.forks)
-      outcomes.push_back({fork.child, 1});
-    scheduler.retire(step.step, outcomes, seconds);
-    for (const DrawOutcome& outcome : outcomes) {
-      if (--left_[outcome.id] == 0) scheduler.finish(outcome.id);
+      outcome.draws.push_back({fork.child, 1});
+    scheduler.retire(step.step, outcome);
+    for (const DrawOutcome& draw : outcome.draws) {
+      if (--left_[draw.id] == 0) scheduler.finish(draw.id);
     }
     scheduler.check_integrity();
   }
