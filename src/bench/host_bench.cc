@@ -25,7 +25,7 @@ std::unique_ptr<engine::Engine> open_scripted(const HostBenchOptions& options) {
     const int64_t vocab = parts.model.config.vocab_size;
     return std::make_unique<engine::ScriptedDevice>(
         [vocab](const engine::StepInputs& step, engine::SequenceResult& result) {
-          result.draw.token = static_cast<int32_t>((step.step * 7 + result.id) % vocab);
+          result.draws = {{.token = static_cast<int32_t>((step.step * 7 + result.id) % vocab)}};
         }
     );
   });

@@ -45,6 +45,8 @@ const std::vector<std::string> kOneRequestOptions = {
     "context",
     "chunk",
     "async_scheduling",
+    "drafts",
+    "verification",
     "replay",
     "replay_keep",
     "seed",

@@ -19,7 +19,8 @@ CacheSize plan_cache(
     const ops::OpTable& ops,
     int64_t context,
     int64_t available,
-    const std::optional<model::StepMemory>& measured
+    const std::optional<model::StepMemory>& measured,
+    int64_t num_drafts
 ) {
   const int64_t least = ceil_div(context, cache::kBlockTokens);
   if (options.num_blocks > 0 && options.num_blocks < least) {
@@ -52,6 +53,7 @@ CacheSize plan_cache(
       .chunk = options.max_num_batched_tokens,
       .num_blocks = options.num_blocks > 0 ? options.num_blocks : least,
       .num_logit_rows = options.max_num_batched_tokens,
+      .num_drafts = num_drafts,
       .engram_on_host = options.engram_memory == "host",
       .measured = measured};
   model::MemoryPlan least_plan = plan_memory(checkpoint, ops, limits);

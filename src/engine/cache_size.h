@@ -27,15 +27,16 @@ int64_t num_state_slots(const EngineOptions& options);
 /// `context` tokens can need, at most what memory_utilization of `available` bytes has room for.
 /// Throws Error{kOutOfMemory} with every number when not even one sequence fits, and
 /// Error{kInvalidArgument} when num_blocks is given and holds no whole sequence, or engram_memory
-/// names a device that the backend has not. `measured`: what
-/// the steps of a device take.
+/// names a device that the backend has not. `num_drafts`: that a sequence makes at once.
+/// `measured`: what the steps of a device take.
 CacheSize plan_cache(
     const EngineOptions& options,
     const checkpoint::Checkpoint& checkpoint,
     const ops::OpTable& ops,
     int64_t context,
     int64_t available,
-    const std::optional<model::StepMemory>& measured = {}
+    const std::optional<model::StepMemory>& measured = {},
+    int64_t num_drafts = 0
 );
 
 }  // namespace di::engine

@@ -37,24 +37,28 @@ std::optional<FinishReason> Choice::limit_reached() const {
 
 void Choice::take(SequenceResult& result, ChoiceOutput& news) {
   news.index = spec_.index;
-  if (result.end == DrawEnd::kNotFinite) {
-    end(FinishReason::kFailed,
-        "the model's numbers are not finite, or nothing is left to draw; this request cannot go on",
-        news);
-    return;
+  for (std::size_t i = 0; i < result.draws.size() && !ended(); ++i) {
+    const bool is_last = i + 1 == result.draws.size();
+    add(result.draws[i], is_last ? result.end : DrawEnd::kGoesOn, news);
   }
-  const int32_t token = result.draw.token;
-  outputs_.push_back(token);
+  if (ended() || result.end != DrawEnd::kNotFinite) return;
+  end(FinishReason::kFailed,
+      "the model's numbers are not finite, or nothing is left to draw; this request cannot go on",
+      news);
+}
+
+void Choice::add(sampling::Draw& draw, DrawEnd end_of_draw, ChoiceOutput& news) {
+  outputs_.push_back(draw.token);
   TokenOutput& output = news.tokens.emplace_back();
-  output.token = token;
-  output.logprob = result.draw.logprob;
-  output.top = std::move(result.draw.top);
+  output.token = draw.token;
+  output.logprob = draw.logprob;
+  output.top = std::move(draw.top);
   news.num_output_tokens = std::ssize(outputs_);
-  if (result.end == DrawEnd::kEos || result.end == DrawEnd::kStopToken) {
-    end(result.end == DrawEnd::kEos ? FinishReason::kEos : FinishReason::kStopToken, "", news);
+  if (end_of_draw == DrawEnd::kEos || end_of_draw == DrawEnd::kStopToken) {
+    end(end_of_draw == DrawEnd::kEos ? FinishReason::kEos : FinishReason::kStopToken, "", news);
     return;
   }
-  add_text(token, news);
+  add_text(draw.token, news);
   if (ended()) return;
   if (const auto reason = limit_reached()) end(*reason, "", news);
 }

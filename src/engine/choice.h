@@ -30,7 +30,8 @@ class Choice {
  public:
   explicit Choice(const ChoiceSpec& spec);
 
-  /// Takes one draw; what is new goes into `news`. The end is told in news.finish_reason.
+  /// Takes the draws of a step, up to the one that ends the choice; what is new goes into `news`.
+  /// The end is told in news.finish_reason.
   void take(SequenceResult& result, ChoiceOutput& news);
 
   /// Ends the choice from outside. Held text is released.
@@ -44,6 +45,7 @@ class Choice {
   int64_t max_tokens() const;
 
  private:
+  void add(sampling::Draw& draw, DrawEnd end_of_draw, ChoiceOutput& news);
   void add_text(int32_t token, ChoiceOutput& news);
   std::optional<FinishReason> limit_reached() const;
 

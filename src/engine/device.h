@@ -3,6 +3,7 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "cache/kv_cache.h"
@@ -54,7 +55,9 @@ struct DeviceParts {
   cache::KvCache& cache;
   ThreadPool& pool;
   model::Replay replay;
-  int64_t context = 0;        ///< tokens of a sequence at most
+  int64_t context = 0;                          ///< tokens of a sequence at most
+  int64_t num_drafts = 0;                       ///< that a sequence makes at once; 0: none
+  std::vector<double> draft_temperatures = {};  ///< of their confidences; empty: 1
   int64_t scratch_bytes = 0;  ///< that a device takes for its steps at once; 0: as they need them
   int64_t max_results = 0;    ///< draws and scores of a step, as planned; 0: as they need them
 };

@@ -31,7 +31,8 @@ std::unique_ptr<Engine> Engine::open(
       *state->ops,
       *state->pool,
       progress,
-      {.engram_on_host = state->cache_size.engram_on_host}
+      {.drafts = state->draft_options.num_drafts > 0,
+       .engram_on_host = state->cache_size.engram_on_host}
   );
   state->build(custom_device);
   return std::unique_ptr<Engine>(new Engine(std::move(state)));
@@ -44,6 +45,7 @@ std::unique_ptr<checkpoint::Checkpoint> Engine::State::preflight() {
   const ModelConfig& config = checkpoint->config();
   context = resolve_context(options, config);
   replay = resolve_replay(options, config);
+  draft_options = resolve_drafts(options, config);
   limits = {
       .vocab_size = config.vocab_size,
       .context = context,
@@ -58,7 +60,9 @@ std::unique_ptr<checkpoint::Checkpoint> Engine::State::preflight() {
       .replay = replay};
   const auto measured = measure_steps(*checkpoint, *ops, *pool, step_limits);
   available = ops->memory().available();  // after the kernels have been loaded
-  cache_size = plan_cache(options, *checkpoint, *ops, context, available, measured);
+  cache_size = plan_cache(
+      options, *checkpoint, *ops, context, available, measured, draft_options.num_drafts
+  );
   banned_tokens = resolve_banned_tokens(options, config);
   start_record(checkpoint->folder());
   return checkpoint;
@@ -80,6 +84,8 @@ void Engine::State::build(const MakeDevice& custom_device) {
       cache->block_pool(),
       cache->slot_pool()
   );
+  if (draft_options.mode != sched::DraftMode::kOff)
+    draft_control = std::make_unique<sched::DraftControl>(draft_options);
   flops = std::make_unique<model::FlopsCounter>(loaded.model.config, replay);
   window = std::make_unique<StatsWindow>(
       StatsOptions{
@@ -95,6 +101,8 @@ void Engine::State::build(const MakeDevice& custom_device) {
       .pool = *pool,
       .replay = replay,
       .context = context,
+      .num_drafts = draft_options.num_drafts,
+      .draft_temperatures = draft_temperatures,
       .scratch_bytes = ops->memory().is_host() ? 0 : plan.scratch + plan.logits,
       .max_results = options.max_num_batched_tokens + options.max_num_seqs};
   runner = std::make_unique<Runner>(custom_device ? custom_device(parts) : make_device(parts));
@@ -140,6 +148,11 @@ void Engine::State::take(Request request) {
   auto live = std::make_unique<LiveRequest>();
   live->arrival = steady_seconds();
   const auto number = static_cast<int64_t>(num_requests++);
+  live->rule = sampling::rule_for(
+      request.sampling,
+      request.sampling.seed.has_value() || recorder != nullptr,
+      resolve_verification(options)
+  );
   const uint64_t seed =
       request.sampling.seed.value_or(sampling::request_seed(options.seed, number));
   request.sampling.seed = seed;
@@ -229,6 +242,7 @@ void Engine::State::end_choice(const ChoiceOwner& owner) {
   } else {
     window->add_ending(now, finished);
   }
+  if (draft_control != nullptr) draft_control->forget(owner.choice->spec().id);
   choices.erase(owner.choice->spec().id);
   if (++request.num_ended < std::ssize(request.choices)) return;
   news_of(request).finished = true;
@@ -247,7 +261,14 @@ void Engine::State::end_from_outside(
 }
 
 Stats Engine::stats() const {
-  return state_->window->stats(steady_seconds(), state_->scheduler->counts());
+  Stats stats = state_->window->stats(steady_seconds(), state_->scheduler->counts());
+  if (state_->draft_control == nullptr) return stats;
+  const sched::DraftControlState drafts = state_->draft_control->state();
+  if (drafts.cost_error > 0) stats.draft_cost_error = drafts.cost_error;
+  if (drafts.advantage > 0) stats.draft_advantage = drafts.advantage;
+  stats.num_draft_pauses = drafts.num_paused;
+  stats.total_control_steps = drafts.num_control;
+  return stats;
 }
 
 void Engine::restart_stats() {

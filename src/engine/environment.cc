@@ -13,7 +13,7 @@ constexpr std::string_view kPrefix = "DEEPINFER_";
 // Reasons that several variables share.
 constexpr const char* kNoGpu = "it concerns GPUs, and this engine runs on processors";
 constexpr const char* kOneProcess = "an engine is one process; nothing is sent to another";
-constexpr const char* kNoDrafts = "there is no speculative decoding with the model's draft stages";
+constexpr const char* kOneKindOfStep = "steps that draft and verify are recorded as all others";
 constexpr const char* kNoGrammar = "there is no structured output by grammars";
 constexpr const char* kNoImages = "there is no image input";
 constexpr const char* kOneStep =
@@ -32,14 +32,16 @@ std::vector<OriginalVariable> make_variables() {
       {"DEEPINFER_DECODE_PERF_CACHE_DIR", "", "the cost of steps is measured while they run"},
       {"DEEPINFER_DECODE_PERF_CACHE_TTL_SEC", "", "the cost of steps is measured while they run"},
       {"DEEPINFER_DECODE_TOKEN_BLACKLIST", "banned_tokens", ""},
-      {"DEEPINFER_DFLASH_CONFIDENCE_HEAD_TEMPERATURE", "", kNoDrafts},
-      {"DEEPINFER_DFLASH_CUDAGRAPH_BATCH_SIZE_INTERVAL", "", kNoDrafts},
-      {"DEEPINFER_DFLASH_ENFORCE_EAGER", "", kNoDrafts},
+      {"DEEPINFER_DFLASH_CONFIDENCE_HEAD_TEMPERATURE",
+       "",
+       "each draft position has its own, fitted by `calibrate`"},
+      {"DEEPINFER_DFLASH_CUDAGRAPH_BATCH_SIZE_INTERVAL", "", kOneKindOfStep},
+      {"DEEPINFER_DFLASH_ENFORCE_EAGER", "", kOneKindOfStep},
       {"DEEPINFER_DISABLE_SYNC_GUARD", "", kNoGpu},
       {"DEEPINFER_ENABLE_MEMORY_TRACING",
        "",
        "memory is planned before anything is loaded; see `inspect`"},
-      {"DEEPINFER_ENABLE_MTP_VARLEN", "", kNoDrafts},
+      {"DEEPINFER_ENABLE_MTP_VARLEN", "", "drafts adaptive verifies as many as pay"},
       {"DEEPINFER_ENFORCE_EAGER", "", kNoGpu},
       {"DEEPINFER_ENGRAM_FORCE_GPU_STORAGE",
        "",
@@ -59,7 +61,7 @@ std::vector<OriginalVariable> make_variables() {
       {"DEEPINFER_INDEX_ATTN_MEMORY_LIMIT", "", "scratch memory is planned for the worst step"},
       {"DEEPINFER_JIT_CACHE_DIR", "", "nothing is compiled while it runs"},
       {"DEEPINFER_LOGGING_INTERVAL_STEP", "", "statistics come by time: --stats SECONDS"},
-      {"DEEPINFER_MAX_BACKTRACKING_TOKENS", "", kNoDrafts},
+      {"DEEPINFER_MAX_BACKTRACKING_TOKENS", "", "rings have room for the drafts of a step"},
       {"DEEPINFER_MOE_LB_STAT_INTERVAL", "", "the balance of experts is part of all statistics"},
       {"DEEPINFER_MULTIMODAL_POOL_SIZE_GB", "", kNoImages},
       {"DEEPINFER_MULTI_MODAL_BUFFER_SIZE", "", kNoImages},
@@ -89,7 +91,7 @@ std::vector<OriginalVariable> make_variables() {
       {"DEEPINFER_TORCH_PROFILER_DIR", "", "a trace is taken by --trace FILE or Engine::trace()"},
       {"DEEPINFER_USERBUFFER_COMM_SMS", "", kOneProcess},
       {"DEEPINFER_USE_MULTIMODAL_POOL", "", kNoImages},
-      {"DEEPINFER_USE_NEXTN_DECODE", "", kNoDrafts},
+      {"DEEPINFER_USE_NEXTN_DECODE", "", "the option drafts says whether and how"},
       {"DEEPINFER_XGRAMMAR_CACHE_LIMIT_BYTES", "", kNoGrammar},
       {"DEEPINFER_XGRAMMAR_DEBUG", "", kNoGrammar},
       {"DEEPINFER_XGRAMMAR_DISABLE_CACHE", "", kNoGrammar},

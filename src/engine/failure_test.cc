@@ -46,9 +46,9 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(FailureTest, ANonFiniteRowEndsItsRequestAlone) {
   const auto engine =
       scripted_engine(GetParam(), [](const StepInputs& step, SequenceResult& result) {
-        result.draw.token = 7;
+        result.draws = {{.token = 7}};
         if (result.id == 1 && step.step == 3) {
-          result.draw = {.finite = false};
+          result.draws.clear();
           result.end = DrawEnd::kNotFinite;
         }
       });
@@ -68,7 +68,7 @@ TEST_P(FailureTest, AFailedStepEndsItsRequestsAndTheEngineGoesOn) {
   const auto engine =
       scripted_engine(GetParam(), [](const StepInputs& step, SequenceResult& result) {
         if (step.step == 4) throw std::runtime_error("the device is on fire");
-        result.draw.token = 7;
+        result.draws = {{.token = 7}};
       });
   const Transcripts first =
       testing::run(*engine, {request_of(*engine, "a", 20), request_of(*engine, "b", 20)});
@@ -86,7 +86,7 @@ TEST_P(FailureTest, AFailedStepEndsItsRequestsAndTheEngineGoesOn) {
 TEST_P(FailureTest, AStopStringDropsTheTokensOfStepsInFlight) {
   const auto open = [&] {
     return scripted_engine(GetParam(), [](const StepInputs& step, SequenceResult& result) {
-      result.draw.token = static_cast<int32_t>(300 + step.step);
+      result.draws = {{.token = static_cast<int32_t>(300 + step.step)}};
     });
   };
   auto engine = open();

@@ -38,6 +38,8 @@ ModelDevice::ModelDevice(const DeviceParts& parts)
           "block tables"
       ),
       replay_(parts.replay),
+      num_drafts_(parts.num_drafts),
+      draft_temperatures_(parts.draft_temperatures),
       entries_(static_cast<std::size_t>(parts.cache.slot_pool().size())),
       expert_counter_(parts.model.config.moe.n_routed_experts) {}
 
@@ -74,19 +76,25 @@ StepResult ModelDevice::run_checked(const StepInputs& inputs) {
   StepResult result;
   result.sequences.resize(inputs.sequences.size() + inputs.forks.size());
   auto next = result.sequences.begin();
-  for (const SequenceOrder& order : inputs.sequences)
-    add_rows(order, *next++);
+  const std::vector<int64_t> num_drafts = choose_drafts(inputs);
+  for (std::size_t i = 0; i < inputs.sequences.size(); ++i) {
+    add_rows(inputs.sequences[i], num_drafts[i], *next++);
+    result.num_draft_rows += num_drafts[i];
+  }
   if (!step_.sequences.empty()) {
     const Arena::Scope scratch_scope(exec_.scratch);
     const Output output = compute(inputs);
     end_astray(output.finite);
-    const TraceScope scope(
-        inputs.trace.get(), track_of(inputs), "draw", {{"rows", std::ssize(draws_)}}
-    );
     for (const ForkOrder& order : inputs.forks)
       add_fork(order, *next++);
-    score(output.logits);
-    draw(output.logits);
+    {
+      const TraceScope scope(
+          inputs.trace.get(), track_of(inputs), "draw", {{"rows", std::ssize(draws_)}}
+      );
+      score(output.logits);
+      draw(output.logits);
+    }
+    if (num_drafts_ > 0) draft(inputs, result);
   }
   result.expert_max = expert_counter_.max();
   result.expert_mean = expert_counter_.mean();
@@ -104,7 +112,7 @@ ModelDevice::Output ModelDevice::compute(const StepInputs& inputs) {
 }
 
 model::StepOutput ModelDevice::forward(const StepInputs& inputs) {
-  model::ForwardOptions options{.replay = replay_};
+  model::ForwardOptions options{.replay = replay_, .draft_context = num_drafts_ > 0};
   if (ops_.memory().is_host()) options.observer = &expert_counter_;
   if (inputs.trace == nullptr) {
     return model::forward(model_, step_, cache_, ops_, exec_, options);
@@ -119,8 +127,15 @@ model::StepOutput ModelDevice::forward(const StepInputs& inputs) {
 void ModelDevice::end_astray(const std::vector<uint8_t>& finite) {
   for (std::size_t s = 0; s < runs_.size(); ++s) {
     if (finite[s] != 0) continue;
-    runs_[s].entry->ended = true;
-    runs_[s].result->end = DrawEnd::kNotFinite;
+    const auto [entry, result, num_drafts] = runs_[s];
+    if (num_drafts > 0) {  // a draft's row may be at fault: the step is repeated without
+      entry->tokens.resize(entry->tokens.size() - static_cast<std::size_t>(num_drafts));
+      entry->drafts.clear();
+      std::erase_if(draws_, [&](const PlannedDraw& draw) { return draw.entry == entry; });
+      continue;
+    }
+    entry->ended = true;
+    result->end = DrawEnd::kNotFinite;
   }
 }
 
@@ -130,6 +145,7 @@ void ModelDevice::start(
   entry.tokens = admission->tokens;
   entry.block_table = std::move(blocks);
   entry.ended = false;
+  entry.drafts.clear();
   const std::span tokens(entry.tokens);
   const auto num_prompt = static_cast<std::size_t>(admission->num_prompt_tokens);
   entry.sampler = std::make_unique<sampling::Sampler>(
@@ -142,7 +158,17 @@ void ModelDevice::start(
   entry.admission = std::move(admission);
 }
 
-void ModelDevice::add_rows(const SequenceOrder& order, SequenceResult& result) {
+std::vector<int64_t> ModelDevice::choose_drafts(const StepInputs& inputs) const {
+  std::vector<const SlotDrafts*> held;
+  for (const SequenceOrder& order : inputs.sequences) {
+    const Entry& entry = entries_[static_cast<std::size_t>(order.rows.slot)];
+    const bool goes_on = !order.rows.is_prefill && !entry.ended;
+    held.push_back(goes_on ? &entry.drafts : nullptr);
+  }
+  return drafts_to_verify(inputs, held);
+}
+
+void ModelDevice::add_rows(const SequenceOrder& order, int64_t num_drafts, SequenceResult& result) {
   const sched::PlannedSequence& rows = order.rows;
   result.id = rows.id;
   Entry& entry = entries_[static_cast<std::size_t>(rows.slot)];
@@ -159,20 +185,27 @@ void ModelDevice::add_rows(const SequenceOrder& order, SequenceResult& result) {
     result.skipped = rows.samples;
     return;
   }
-  DI_CHECK(rows.start + rows.num_rows <= std::ssize(entry.tokens), "a row's token is known");
+  const int64_t known = std::ssize(entry.tokens);
+  const int64_t start = rows.is_prefill ? rows.start : known - 1;
+  const int64_t end = start + rows.num_rows + num_drafts;
+  DI_CHECK(start + rows.num_rows <= known, "a row's token is known");
   const ScoredRows scored = scored_rows(*entry.admission, rows);
+  entry.tokens.insert(
+      entry.tokens.end(), entry.drafts.tokens.begin(), entry.drafts.tokens.begin() + num_drafts
+  );
   const int32_t* tokens = slot_tokens_.update(rows.slot, entry.tokens, exec_.stream);
+  slot_tokens_.truncate(rows.slot, known);
   step_.sequences.push_back(
-      {.tokens = {tokens, static_cast<std::size_t>(rows.start + rows.num_rows)},
-       .start = rows.start,
+      {.tokens = {tokens, static_cast<std::size_t>(end)},
+       .start = start,
        .slot = rows.slot,
        .block_table = slot_blocks_.update(rows.slot, entry.block_table, exec_.stream),
        .prompt_length = entry.admission->num_prompt_tokens,
-       .logits = scored.count > 0 ? model::LogitRows::kAll
-                 : rows.samples   ? model::LogitRows::kLast
-                                  : model::LogitRows::kNone}
+       .logits = scored.count > 0 || num_drafts > 0 ? model::LogitRows::kAll
+                 : rows.samples                     ? model::LogitRows::kLast
+                                                    : model::LogitRows::kNone}
   );
-  runs_.push_back({&entry, &result});
+  runs_.push_back({&entry, &result, num_drafts});
   if (scored.count > 0) {
     scores_.push_back(
         {&entry,
@@ -183,7 +216,9 @@ void ModelDevice::add_rows(const SequenceOrder& order, SequenceResult& result) {
     );
     num_logit_rows_ += rows.num_rows - (rows.samples ? 1 : 0);
   }
-  if (rows.samples) draws_.push_back({&entry, &result, num_logit_rows_++});
+  if (!rows.samples) return;
+  draws_.push_back({&entry, &result, num_logit_rows_, num_drafts, rows.slot, order.drafts});
+  num_logit_rows_ += 1 + num_drafts;
 }
 
 void ModelDevice::add_fork(const ForkOrder& order, SequenceResult& result) {
@@ -202,38 +237,111 @@ void ModelDevice::add_fork(const ForkOrder& order, SequenceResult& result) {
   DI_CHECK(row != draws_.end(), "a fork happens in the step that draws its parent's first token");
   child.ended = parent->ended;
   const int64_t logits_row = row->logits_row;
-  draws_.push_back({&child, &result, logits_row});
+  draws_.push_back({&child, &result, logits_row, 0, fork.child_slot, order.drafts});
 }
 
 void ModelDevice::draw(const View<const float, 2>& logits) {
   const auto run = [&](int64_t begin, int64_t end) {
-    std::vector<double> scratch;
-    for (int64_t i = begin; i < end; ++i) {
-      const PlannedDraw& planned = draws_[static_cast<std::size_t>(i)];
-      Entry& entry = *planned.entry;
-      const std::span row = row_of(logits, planned.logits_row);
-      SequenceResult& result = *planned.result;
-      result.sampled = true;
-      if (entry.ended) {  // its rows were not finite
-        result.end = DrawEnd::kNotFinite;
-        continue;
-      }
-      result.draw = entry.sampler->draw(row, std::ssize(entry.tokens) - 1, scratch);
-      if (!result.draw.finite) {
-        result.end = DrawEnd::kNotFinite;
-      } else {
-        entry.tokens.push_back(result.draw.token);
-        if (entry.sampler->is_end(result.draw.token)) {
-          const bool eos = result.draw.token == model_.config.tokens.eos_token_id;
-          result.end = eos ? DrawEnd::kEos : DrawEnd::kStopToken;
-        }
-      }
-      entry.ended = result.end != DrawEnd::kGoesOn;
-    }
+    sampling::RowsScratch scratch;
+    for (int64_t i = begin; i < end; ++i)
+      draw_one(logits, draws_[static_cast<std::size_t>(i)], scratch);
   };
   const int64_t count = std::ssize(draws_);
   const int64_t num_threads = exec_.pool.num_threads();
   exec_.pool.parallel_for(count, std::max<int64_t>(1, ceil_div(count, num_threads)), run);
+}
+
+void ModelDevice::draw_one(
+    const View<const float, 2>& logits, const PlannedDraw& planned, sampling::RowsScratch& scratch
+) {
+  Entry& entry = *planned.entry;
+  SequenceResult& result = *planned.result;
+  if (entry.ended) {  // its rows were not finite
+    result.end = DrawEnd::kNotFinite;
+    return;
+  }
+  const auto num_drafts = static_cast<std::size_t>(planned.num_drafts);
+  entry.tokens.resize(entry.tokens.size() - num_drafts);
+  const std::span laws(entry.drafts.laws);
+  sampling::VerifiedDraws verified = sampling::verify_drafts(
+      *entry.sampler,
+      entry.admission->rule,
+      {.logits = View<const float, 2>(
+           logits.row(planned.logits_row), 1 + planned.num_drafts, logits.dim(1)
+       ),
+       .drafts = std::span(entry.drafts.tokens).first(num_drafts),
+       .laws = laws.empty() ? laws : laws.first(num_drafts),
+       .anchor_position = std::ssize(entry.tokens) - 1},
+      scratch
+  );
+  entry.drafts.survivals.resize(num_drafts);
+  result.drafts = {std::move(entry.drafts.survivals), verified.accepted};
+  entry.drafts.clear();
+  if (!verified.draws.back().finite) {
+    result.end = DrawEnd::kNotFinite;
+    verified.draws.pop_back();
+  }
+  for (const sampling::Draw& draw : verified.draws)
+    entry.tokens.push_back(draw.token);
+  if (result.end == DrawEnd::kGoesOn && entry.sampler->is_end(entry.tokens.back())) {
+    const bool eos = entry.tokens.back() == model_.config.tokens.eos_token_id;
+    result.end = eos ? DrawEnd::kEos : DrawEnd::kStopToken;
+  }
+  result.draws = std::move(verified.draws);
+  entry.ended = result.end != DrawEnd::kGoesOn;
+}
+
+void ModelDevice::draft(const StepInputs& inputs, StepResult& result) {
+  const double start = steady_seconds();
+  std::vector<Entry*> entries;
+  std::vector<DraftingSequence> drafting;
+  std::vector<int32_t> anchors;
+  model::DraftStep step{.sequences = {}, .anchors = {}, .length = num_drafts_};
+  for (const PlannedDraw& planned : draws_) {
+    Entry& entry = *planned.entry;
+    if (!planned.drafts || entry.ended) continue;
+    const int32_t* tokens = slot_tokens_.update(planned.slot, entry.tokens, exec_.stream);
+    step.sequences.push_back(
+        {.tokens = {tokens, entry.tokens.size()},
+         .slot = planned.slot,
+         .prompt_length = entry.admission->num_prompt_tokens}
+    );
+    anchors.push_back(entry.tokens.back());
+    drafting.push_back({entry.sampler.get(), entry.admission->rule, std::ssize(entry.tokens) - 1});
+    entries.push_back(&entry);
+    planned.result->drafted = true;
+  }
+  if (entries.empty()) return;
+  const TraceScope scope(
+      inputs.trace.get(), track_of(inputs), "draft", {{"sequences", std::ssize(entries)}}
+  );
+  const Arena::Scope scratch_scope(exec_.scratch);
+  step.anchors = ops::place(exec_, anchors);
+  HostDraftChooser chooser(std::move(drafting));
+  const bool is_host = ops_.memory().is_host();
+  const model::DraftOutput output = model::draft(
+      model_, step, cache_, ops_, exec_, {.replay = replay_}, is_host ? &chooser : nullptr
+  );
+  keep_drafts(output, entries, chooser);
+  result.draft_seconds = steady_seconds() - start;
+}
+
+void ModelDevice::keep_drafts(
+    const model::DraftOutput& output, const std::vector<Entry*>& entries, HostDraftChooser& chooser
+) {
+  const std::vector<int32_t> tokens = ops::fetch(exec_, output.tokens);
+  const std::vector<float> confidence = ops::fetch(exec_, output.confidence);
+  std::vector<int32_t> own_tokens(static_cast<std::size_t>(num_drafts_));
+  std::vector<float> own_confidence(own_tokens.size());
+  for (std::size_t s = 0; s < entries.size(); ++s) {
+    for (std::size_t i = 0; i < own_tokens.size(); ++i) {
+      own_tokens[i] = tokens[i * entries.size() + s];
+      own_confidence[i] = confidence[i * entries.size() + s];
+    }
+    entries[s]->drafts =
+        usable_drafts(own_tokens, own_confidence, draft_temperatures_, model_.config.vocab_size);
+    entries[s]->drafts.laws = chooser.take_laws(s);
+  }
 }
 
 void ModelDevice::score(const View<const float, 2>& logits) {

@@ -8,8 +8,11 @@
 
 #include "engine/device.h"
 #include "engine/expert_counter.h"
+#include "engine/host_draft_chooser.h"
 #include "engine/slot_arrays.h"
+#include "engine/slot_drafts.h"
 #include "ops/exec.h"
+#include "sampling/draft_verifier.h"
 
 namespace di::engine {
 
@@ -26,9 +29,11 @@ class ModelDevice final : public SynchronousDevice {
   /// The sequence in a slot.
   struct Entry {
     std::shared_ptr<const Admission> admission;
-    std::vector<int32_t> tokens;  ///< prompt and outputs; a decode row's token is the last one
+    std::vector<int32_t> tokens;  ///< prompt and outputs; a decode row's token is the last one.
+                                  ///< While a step verifies drafts, these are behind it
     std::vector<int32_t> block_table;
     std::unique_ptr<sampling::Sampler> sampler;
+    SlotDrafts drafts;
     bool ended = false;  ///< an end token was drawn: later rows are skipped
   };
 
@@ -36,13 +41,17 @@ class ModelDevice final : public SynchronousDevice {
   struct Run {
     Entry* entry = nullptr;
     SequenceResult* result = nullptr;
+    int64_t num_drafts = 0;  // that it verifies
   };
 
-  /// A draw from one row of logits.
+  /// Draws from the rows of logits behind a sequence's newest token and the drafts it verifies.
   struct PlannedDraw {
     Entry* entry = nullptr;
     SequenceResult* result = nullptr;
     int64_t logits_row = 0;
+    int64_t num_drafts = 0;
+    int32_t slot = 0;
+    bool drafts = false;  // for the next step
   };
 
   /// Scores of prompt tokens from consecutive rows of logits.
@@ -66,9 +75,21 @@ class ModelDevice final : public SynchronousDevice {
   /// Ends the sequences whose rows are not finite.
   void end_astray(const std::vector<uint8_t>& finite);
   void start(Entry& entry, std::shared_ptr<const Admission> admission, std::vector<int32_t> blocks);
-  void add_rows(const SequenceOrder& order, SequenceResult& result);
+  /// Drafts that each sequence of the step verifies.
+  std::vector<int64_t> choose_drafts(const StepInputs& inputs) const;
+  void add_rows(const SequenceOrder& order, int64_t num_drafts, SequenceResult& result);
   void add_fork(const ForkOrder& order, SequenceResult& result);
   void draw(const View<const float, 2>& logits);
+  void draw_one(
+      const View<const float, 2>& logits, const PlannedDraw& planned, sampling::RowsScratch& scratch
+  );
+  /// Drafts for those that have drawn and go on.
+  void draft(const StepInputs& inputs, StepResult& result);
+  void keep_drafts(
+      const model::DraftOutput& output,
+      const std::vector<Entry*>& entries,
+      HostDraftChooser& chooser
+  );
   void score(const View<const float, 2>& logits);
   StepResult run_checked(const StepInputs& inputs);
   /// After a failed step: rows of these sequences that are already on their way are skipped.
@@ -82,6 +103,8 @@ class ModelDevice final : public SynchronousDevice {
   SlotArrays slot_tokens_;
   SlotArrays slot_blocks_;
   model::Replay replay_;
+  int64_t num_drafts_;
+  std::vector<double> draft_temperatures_;
   std::vector<Entry> entries_;  // [slots]
   ExpertCounter expert_counter_;
 

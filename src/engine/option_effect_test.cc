@@ -309,6 +309,32 @@ void probe_record_content() {
   EXPECT_EQ(record.requests.at(0).choices.at(0).tokens.size(), 4);
 }
 
+void probe_drafts() {
+  const auto engine = open_with("drafts", "3");
+  EXPECT_GT(engine->memory_plan().weights, open_with("drafts", "off")->memory_plan().weights);
+  testing::run(*engine, {request_of(*engine, "a", 10, 20)});
+  EXPECT_EQ(engine->stats().draft_acceptance_by_position.size(), 3);
+}
+
+/// The tokens of a request that brings no seed, at a temperature.
+std::vector<int32_t> unseeded_tokens(const std::string& drafts, const std::string& verification) {
+  EngineOptions options = testing::small_options();
+  options.drafts = drafts;
+  options.verification = verification;
+  const auto engine = Engine::open(options);
+  Request request = request_of(*engine, "a", 10, 40);
+  request.sampling.temperature = 1;
+  return testing::run(*engine, {request}).at("a").only().ids();
+}
+
+void probe_verification() {
+  const std::vector<int32_t> plain = unseeded_tokens("off", "auto");
+  EXPECT_EQ(unseeded_tokens("5", "exact_seed"), plain);
+  if (testing::backend() == "cuda") GTEST_SKIP() << "a device verifies by exact seed";
+  EXPECT_NE(unseeded_tokens("5", "block"), plain);
+  EXPECT_NE(unseeded_tokens("5", "auto"), plain);
+}
+
 using Probe = void (*)();
 
 const std::map<std::string, Probe> kProbes = {
@@ -328,6 +354,8 @@ const std::map<std::string, Probe> kProbes = {
     {"patience_seconds", probe_patience_seconds},
     {"max_queued_requests", probe_max_queued_requests},
     {"max_queued_tokens", probe_max_queued_tokens},
+    {"drafts", probe_drafts},
+    {"verification", probe_verification},
     {"replay", probe_replay},
     {"replay_keep", probe_replay_keep},
     {"seed", probe_seed},

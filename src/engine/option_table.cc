@@ -112,6 +112,26 @@ std::vector<OptionInfo> scheduling_options() {
   };
 }
 
+std::vector<OptionInfo> draft_options() {
+  return {
+      {"drafts",
+       &O::drafts,
+       "",
+       {.choices = {"off", "adaptive", "1", "2", "3", "4", "5"}},
+       "Guess tokens with the model's drafter and verify them as rows of one step. adaptive: as "
+       "many as pay, none when none do; a number: so many always. Texts with a seed or "
+       "temperature 0 do not depend on it"},
+      {"verification",
+       &O::verification,
+       "",
+       {.choices = {"auto", "exact_seed", "block"}},
+       "What keeps a draft. exact_seed: the model's own draw is the same, which gives the text of "
+       "a "
+       "run without drafts; block: accepts more, gives another text of the same probability; auto: "
+       "exact_seed for requests with a seed, temperature 0 or a record, block for the others"},
+  };
+}
+
 std::vector<OptionInfo> number_options() {
   return {
       {"replay",
@@ -167,7 +187,12 @@ std::vector<OptionInfo> record_options() {
 std::vector<OptionInfo> make_table() {
   std::vector<OptionInfo> table;
   for (const auto group :
-       {place_options, size_options, scheduling_options, number_options, record_options}) {
+       {place_options,
+        size_options,
+        scheduling_options,
+        draft_options,
+        number_options,
+        record_options}) {
     for (OptionInfo& option : group())
       table.push_back(std::move(option));
   }

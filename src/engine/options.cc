@@ -62,6 +62,34 @@ int64_t resolve_context(const EngineOptions& options, const ModelConfig& config)
                              : std::min(kDefaultContext, config.max_position_embeddings);
 }
 
+sched::DraftControlOptions resolve_drafts(const EngineOptions& options, const ModelConfig& config) {
+  if (options.drafts == "off") return {};
+  if (!config.draft.enabled()) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "drafts is {}, but the model has no drafter (num_nextn_predict_layers is 0); leave it "
+            "off",
+            options.drafts
+        )
+    );
+  }
+  const int64_t most = std::min(config.draft.dspark_block_size, cache::kRollbackTokens - 1);
+  if (options.drafts == "adaptive") return {sched::DraftMode::kAdaptive, most};
+  const int64_t count = options.drafts.front() - '0';
+  if (count <= most) return {sched::DraftMode::kStatic, count};
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("drafts is {}, the model drafts {} tokens at once", options.drafts, most)
+  );
+}
+
+sampling::VerificationMode resolve_verification(const EngineOptions& options) {
+  using Mode = sampling::VerificationMode;
+  if (options.verification == "exact_seed") return Mode::kExactSeed;
+  return options.verification == "block" ? Mode::kBlock : Mode::kAuto;
+}
+
 std::vector<int32_t> resolve_banned_tokens(
     const EngineOptions& options, const ModelConfig& config
 ) {

@@ -7,6 +7,8 @@
 
 #include "config/model_config.h"
 #include "model/step.h"
+#include "sampling/verification.h"
+#include "sched/draft_control.h"
 
 namespace di::engine {
 
@@ -34,6 +36,10 @@ struct EngineOptions {
   int64_t max_queued_requests = 4096;            ///< waiting at once; more are refused
   int64_t max_queued_tokens = int64_t{1} << 24;  ///< prompt tokens waiting at once
 
+  // Drafts.
+  std::string drafts = "off";  ///< off, adaptive, or how many each sequence verifies: 1 … 5
+  std::string verification = "auto";  ///< what keeps a draft: auto, exact_seed or block
+
   // Approximation of long prompts; off is exact.
   std::string replay = "off";  ///< off, compact or mask
   int64_t replay_keep = 0;     ///< last prompt rows computed in full; 0: as few as allowed
@@ -60,6 +66,13 @@ void validate(const EngineOptions& options);
 
 /// `context` as the engine will have it: given, or the default. Throws when the model ends before.
 int64_t resolve_context(const EngineOptions& options, const ModelConfig& config);
+
+/// Drafts as the scheduler wants them. Throws when the model has no drafter, or drafts fewer
+/// tokens.
+sched::DraftControlOptions resolve_drafts(const EngineOptions& options, const ModelConfig& config);
+
+/// `verification` as the sampler wants it.
+sampling::VerificationMode resolve_verification(const EngineOptions& options);
 
 /// The ids that `banned_tokens` names. Throws when it is no list of ids of the vocabulary.
 std::vector<int32_t> resolve_banned_tokens(const EngineOptions& options, const ModelConfig& config);

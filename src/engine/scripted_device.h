@@ -13,7 +13,8 @@ namespace di::engine {
 /// Thread: one at a time.
 class ScriptedDevice final : public SynchronousDevice {
  public:
-  /// Fills the result of one draw. May throw std::exception: then the whole step fails.
+  /// Fills the results of one sequence's draws. May throw std::exception: then the whole step
+  /// fails.
   using Script = std::function<void(const StepInputs& step, SequenceResult& result)>;
 
   explicit ScriptedDevice(Script script) : script_(std::move(script)) {}
@@ -60,7 +61,6 @@ class ScriptedDevice final : public SynchronousDevice {
       sequence.skipped = true;
       return;
     }
-    sequence.sampled = true;
     script_(step, sequence);
     set_ended(slot, sequence.end != DrawEnd::kGoesOn);
   }

@@ -1,5 +1,7 @@
 #include "engine/slot_arrays.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace di::engine {
@@ -16,6 +18,11 @@ SlotArrays::SlotArrays(const Memory& memory, int64_t num_slots, int64_t capacity
 
 void SlotArrays::restart(int64_t slot) {
   mirrored_[static_cast<std::size_t>(slot)] = 0;
+}
+
+void SlotArrays::truncate(int64_t slot, int64_t count) {
+  int64_t& mirrored = mirrored_[static_cast<std::size_t>(slot)];
+  mirrored = std::min(mirrored, count);
 }
 
 const int32_t* SlotArrays::update(int64_t slot, const std::vector<int32_t>& values, Stream stream) {

@@ -21,6 +21,9 @@ class SlotArrays {
   /// Forgets what a slot held: a new sequence took it.
   void restart(int64_t slot);
 
+  /// What a slot holds behind its first `count` values is no longer what it was.
+  void truncate(int64_t slot, int64_t count);
+
   /// `values`, of which those mirrored before have not changed, where ops behind `stream` read
   /// them. The vector must stay as it is until they are done.
   const int32_t* update(int64_t slot, const std::vector<int32_t>& values, Stream stream);

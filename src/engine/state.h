@@ -17,6 +17,7 @@
 #include "engine/runner.h"
 #include "engine/stats_window.h"
 #include "engine/tracer.h"
+#include "sched/draft_control.h"
 #include "sched/scheduler.h"
 
 namespace di::engine {
@@ -25,6 +26,7 @@ namespace di::engine {
 struct LiveRequest {
   Request request;
   std::shared_ptr<const sampling::SamplingParams> sampling = {};
+  sampling::VerificationRule rule = {};
   double arrival = 0;
   double first_token = 0;  ///< when it came; 0: not yet
   std::vector<std::unique_ptr<Choice>> choices = {};
@@ -38,6 +40,7 @@ struct LiveRequest {
 struct StepInFlight {
   sched::StepPlan plan = {};
   StepRecord record = {};  ///< what the plan alone says
+  sched::DraftOrders drafts = {};
 };
 
 /// Members are in the order in which they are built; they end in reverse, the runner first.
@@ -53,10 +56,14 @@ struct Engine::State {
   LoadedModel loaded;
   std::unique_ptr<cache::KvCache> cache;
   std::unique_ptr<sched::Scheduler> scheduler;
+  sched::DraftControlOptions draft_options;
+  std::unique_ptr<sched::DraftControl> draft_control;  ///< nullptr: drafts are off
+  std::vector<double> draft_temperatures;
   std::unordered_map<std::string, std::unique_ptr<LiveRequest>> requests;
   struct ChoiceOwner {
     LiveRequest* request = nullptr;
     Choice* choice = nullptr;
+    bool has_drafts = false;  ///< the newest step planned with it makes drafts for the next one
   };
   std::unordered_map<sched::SequenceId, ChoiceOwner> choices;  ///< not ended
   sched::SequenceId next_sequence = 0;
@@ -76,10 +83,14 @@ struct Engine::State {
   bool launch();
   std::shared_ptr<const Admission> admission_of(sched::SequenceId id) const;
   bool scores_prompt(sched::SequenceId id) const;
-  StepInputs orders(const sched::StepPlan& plan);
+  StepInputs orders(const sched::StepPlan& plan, const sched::DraftOrders& drafts);
+  sched::StepPlan plan_step(double now);
+  sched::DraftOrders order_drafts(const sched::StepPlan& plan);
   void collect();
   void apply(StepInFlight step, StepResult& result);
   StepRecord planned_record(const sched::StepPlan& plan) const;
+  void retire(const StepInFlight& step, const StepResult& result);
+  void apply_drafts(const StepInFlight& step, const StepResult& result);
   void apply_sequence(SequenceResult& result, int64_t step);
   bool apply_prompt_scores(const ChoiceOwner& owner, SequenceResult& result, int64_t step);
   void fail_all(const sched::StepPlan& plan, const std::string& error);

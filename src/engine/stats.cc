@@ -96,6 +96,10 @@ void add_drafts(const Stats& s, Line& line) {
   line.add("drafts_accepted", s.drafts_accepted);
   line.add("drafts_per_sequence", s.drafts_per_sequence, 2);
   line.add("draft_confidence_error", s.draft_confidence_error, 3);
+  line.add("tokens_per_sequence_step", s.tokens_per_sequence_step, 2);
+  line.add_percent("draft_cost_error", s.draft_cost_error);
+  line.add("draft_advantage", s.draft_advantage, 3);
+  line.add("num_draft_pauses", s.num_draft_pauses);
 }
 
 }  // namespace
@@ -213,6 +217,11 @@ std::string stats_line(const Stats& s) {
   X(draft_acceptance_by_position)  \
   X(drafts_per_sequence)           \
   X(draft_confidence_error)        \
+  X(tokens_per_sequence_step)      \
+  X(draft_cost_error)              \
+  X(draft_advantage)               \
+  X(num_draft_pauses)              \
+  X(total_control_steps)           \
   X(uptime_seconds)                \
   X(total_steps)                   \
   X(total_requests)                \

@@ -102,7 +102,15 @@ struct Stats {
   std::optional<double> draft_acceptance;            ///< accepted / verified
   std::vector<double> draft_acceptance_by_position;  ///< up to the last position verified
   std::optional<double> drafts_per_sequence;         ///< verified, a sequence and step
-  std::optional<double> draft_confidence_error;      ///< mean |acceptance − confidence|
+  std::optional<double> draft_confidence_error;      ///< mean over drafts of |share accepted −
+                                                     ///< share expected| at their position
+  std::optional<double> tokens_per_sequence_step;    ///< that a sequence which decodes gains
+
+  // Decisions about drafts, now.
+  std::optional<double> draft_cost_error;  ///< mean |measured − expected| / expected step seconds
+  std::optional<double> draft_advantage;   ///< tokens a second with drafts / without, at this load
+  int64_t num_draft_pauses = 0;            ///< sequences that draft nothing for some steps
+  int64_t total_control_steps = 0;         ///< steps without drafts, to compare with
 
   // Since the start.
   double uptime_seconds = 0;

@@ -56,15 +56,23 @@ Stats full_stats() {
   step.flops = {.attention = 10, .total = 100'000, .unweighted = 50'000};
   step.expert_max = 3;
   step.expert_mean = 2;
-  step.drafts = {.verified = {2, 1}, .accepted = {1, 1}, .num_sequences = 1};
+  step.drafts = {
+      .verified = {2, 1},
+      .accepted = {1, 1},
+      .expected = {1.5, 0.5},
+      .num_sequences = 1,
+      .num_tokens = 3};
   step.ttft_seconds = {0.25};
   step.finished = {
       {.prompt_tokens = 9, .output_tokens = 11, .ttft_seconds = 0.5, .total_seconds = 1.5}};
   window.add_request();
   window.add_step(step);
-  return window.stats(
+  Stats stats = window.stats(
       4, {.num_running = 1, .blocks_used = 1, .blocks_total = 4, .slots_used = 1, .slots_total = 2}
   );
+  stats.draft_cost_error = 0.02;
+  stats.draft_advantage = 1.5;
+  return stats;
 }
 
 TEST(StatsJson, EveryFieldIsThereWhetherItHasAValueOrNot) {

@@ -24,7 +24,8 @@ std::optional<double> ratio(int64_t sum, int64_t count) {
   return ratio(as_double(sum), as_double(count));
 }
 
-void add_by_position(const std::vector<int64_t>& counts, std::vector<int64_t>& sums) {
+template <class T>
+void add_by_position(const std::vector<T>& counts, std::vector<T>& sums) {
   if (sums.size() < counts.size()) sums.resize(counts.size());
   for (std::size_t i = 0; i < counts.size(); ++i)
     sums[i] += counts[i];
@@ -48,6 +49,22 @@ void fill_last(const StepRecord& step, Stats& stats) {
 }
 
 }  // namespace
+
+void DraftRecord::add(
+    std::span<const double> survivals, int64_t num_accepted, int64_t num_tokens_gained
+) {
+  ++num_sequences;
+  num_tokens += num_tokens_gained;
+  const std::size_t positions = std::max(verified.size(), survivals.size());
+  verified.resize(positions);
+  accepted.resize(positions);
+  expected.resize(positions);
+  for (std::size_t i = 0; i < survivals.size(); ++i) {
+    ++verified[i];
+    accepted[i] += static_cast<int64_t>(i) < num_accepted ? 1 : 0;
+    expected[i] += survivals[i];
+  }
+}
 
 void StepRecord::add_keys(int64_t start, int64_t num_rows) {
   const int64_t keys = start + num_rows;
@@ -95,8 +112,9 @@ struct StatsWindow::Sums {
     steps.expert_mean += step.expert_mean;
     add_by_position(step.drafts.verified, steps.drafts.verified);
     add_by_position(step.drafts.accepted, steps.drafts.accepted);
+    add_by_position(step.drafts.expected, steps.drafts.expected);
     steps.drafts.num_sequences += step.drafts.num_sequences;
-    steps.drafts.confidence_error += step.drafts.confidence_error;
+    steps.drafts.num_tokens += step.drafts.num_tokens;
   }
 
   void fill_rates(Stats& stats) const;
@@ -146,13 +164,15 @@ void StatsWindow::Sums::fill_drafts(Stats& stats) const {
   stats.drafts_verified = sum_of(drafts.verified);
   stats.drafts_accepted = sum_of(drafts.accepted);
   stats.draft_acceptance = ratio(stats.drafts_accepted, stats.drafts_verified);
+  double error = 0;
   for (std::size_t i = 0; i < drafts.verified.size() && drafts.verified[i] > 0; ++i) {
-    stats.draft_acceptance_by_position.push_back(
-        as_double(drafts.accepted[i]) / as_double(drafts.verified[i])
-    );
+    const double accepted = as_double(drafts.accepted[i]);
+    stats.draft_acceptance_by_position.push_back(accepted / as_double(drafts.verified[i]));
+    error += std::abs(accepted - drafts.expected[i]);
   }
   stats.drafts_per_sequence = ratio(stats.drafts_verified, drafts.num_sequences);
-  stats.draft_confidence_error = ratio(drafts.confidence_error, as_double(stats.drafts_verified));
+  stats.draft_confidence_error = ratio(error, as_double(stats.drafts_verified));
+  stats.tokens_per_sequence_step = ratio(drafts.num_tokens, drafts.num_sequences);
 }
 
 StatsWindow::StatsWindow(const StatsOptions& options, double now)

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/stats.h"
@@ -35,8 +36,13 @@ struct FinishedChoice {
 struct DraftRecord {
   std::vector<int64_t> verified = {};  ///< by draft position, first draft first
   std::vector<int64_t> accepted = {};  ///< of the same length
-  int64_t num_sequences = 0;           ///< sequences that verified, with drafts or without
-  double confidence_error = 0;         ///< Σ |acceptance probability − confidence|
+  std::vector<double> expected = {};   ///< of the same length: Σ of the probabilities, by the
+                                       ///< drafter's confidences, that each of them is accepted
+  int64_t num_sequences = 0;           ///< sequences that decoded, with drafts or without
+  int64_t num_tokens = 0;              ///< that these gained
+
+  /// Counts one sequence that decoded: `survivals` of each draft it verified, in order.
+  void add(std::span<const double> survivals, int64_t num_accepted, int64_t num_tokens_gained);
 };
 
 /// Everything one step contributes.

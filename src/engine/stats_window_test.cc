@@ -303,10 +303,15 @@ TEST(StatsWindow, DraftsAreCountedByPosition) {
   StatsWindow window({}, 0);
   StepRecord step = step_at(1);
   step.drafts = {
-      .verified = {4, 4, 2}, .accepted = {3, 1, 0}, .num_sequences = 4, .confidence_error = 0.5};
+      .verified = {4, 4, 2},
+      .accepted = {3, 1, 0},
+      .expected = {3.5, 1.25, 0.25},
+      .num_sequences = 4,
+      .num_tokens = 8};
   window.add_step(step);
   step.time = 2;
-  step.drafts = {.verified = {2}, .accepted = {2}, .num_sequences = 4, .confidence_error = 0.1};
+  step.drafts = {
+      .verified = {2}, .accepted = {2}, .expected = {1.6}, .num_sequences = 4, .num_tokens = 6};
   window.add_step(step);
   const Stats stats = window.stats(2, kIdle);
   EXPECT_EQ(stats.drafts_verified, 12);
@@ -317,10 +322,23 @@ TEST(StatsWindow, DraftsAreCountedByPosition) {
   EXPECT_DOUBLE_EQ(stats.draft_acceptance_by_position[1], 0.25);
   EXPECT_DOUBLE_EQ(stats.draft_acceptance_by_position[2], 0);
   EXPECT_DOUBLE_EQ(*stats.drafts_per_sequence, 1.5);
-  EXPECT_DOUBLE_EQ(*stats.draft_confidence_error, 0.05);
+  EXPECT_DOUBLE_EQ(*stats.draft_confidence_error, (0.1 + 0.25 + 0.25) / 12);
+  EXPECT_DOUBLE_EQ(*stats.tokens_per_sequence_step, 1.75);
   const Stats none = StatsWindow({}, 0).stats(2, kIdle);
   EXPECT_FALSE(none.draft_acceptance);
   EXPECT_TRUE(none.draft_acceptance_by_position.empty());
+}
+
+TEST(StatsWindow, ADraftRecordCountsUpToTheFirstRejectedDraft) {
+  DraftRecord record;
+  record.add(std::vector<double>{0.9, 0.5}, 1, 2);
+  record.add({}, 0, 1);
+  record.add(std::vector<double>{0.8}, 1, 2);
+  EXPECT_EQ(record.verified, (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(record.accepted, (std::vector<int64_t>{2, 0}));
+  EXPECT_DOUBLE_EQ(record.expected[0], 1.7);
+  EXPECT_EQ(record.num_sequences, 3);
+  EXPECT_EQ(record.num_tokens, 5);
 }
 
 TEST(StatsWindow, NegativeLimitsAreRefused) {

@@ -28,12 +28,13 @@ bool Engine::State::launch() {
   sched::StepPlan plan;
   {
     const TraceScope scope(tracer.recorder(), tracer.track(), "plan");
-    plan = scheduler->plan(start);
+    plan = plan_step(start);
   }
   for (const sched::SequenceId id : plan.expired)
     end_from_outside(id, FinishReason::kTimeout, "the request's timeout_seconds have passed");
   if (!plan.has_rows()) return false;
   StepRecord planned = planned_record(plan);
+  sched::DraftOrders drafts = order_drafts(plan);
   {
     const TraceScope scope(
         tracer.recorder(),
@@ -41,11 +42,37 @@ bool Engine::State::launch() {
         "orders",
         {{"step", plan.step}, {"rows", plan.num_rows()}}
     );
-    runner->submit(orders(plan));
+    runner->submit(orders(plan, drafts));
   }
   planned.plan_seconds = steady_seconds() - start;
-  in_flight.push_back({std::move(plan), std::move(planned)});
+  in_flight.push_back({std::move(plan), std::move(planned), std::move(drafts)});
   return true;
+}
+
+sched::StepPlan Engine::State::plan_step(double now) {
+  if (draft_control == nullptr) return scheduler->plan(now);
+  return scheduler->plan(now, [this](sched::SequenceId id) {
+    return choices.at(id).has_drafts ? draft_options.num_drafts : 0;
+  });
+}
+
+// Who drafts behind the step, and whether it verifies.
+sched::DraftOrders Engine::State::order_drafts(const sched::StepPlan& plan) {
+  if (draft_control == nullptr) return {};
+  std::vector<sched::SequenceId> drawing;
+  sched::DraftStep step{.prefill_rows = plan.num_prefill_rows};
+  for (const sched::PlannedSequence& rows : plan.sequences) {
+    if (rows.samples) drawing.push_back(rows.id);
+    if (!rows.is_prefill) ++step.num_decoding;
+    step.key_pairs += rows.num_rows * (rows.start + rows.num_rows);
+  }
+  for (const sched::Fork& fork : plan.forks)
+    drawing.push_back(fork.child);
+  step.drawing = drawing;
+  sched::DraftOrders orders = draft_control->plan(step);
+  for (std::size_t i = 0; i < drawing.size(); ++i)
+    choices.at(drawing[i]).has_drafts = orders.drafts[i] != 0;
+  return orders;
 }
 
 std::shared_ptr<const Admission> Engine::State::admission_of(sched::SequenceId id) const {
@@ -55,6 +82,7 @@ std::shared_ptr<const Admission> Engine::State::admission_of(sched::SequenceId i
   const std::vector<int32_t>& outputs = owner.choice->outputs();
   admission->sampling = owner.request->sampling;
   admission->seed = owner.choice->spec().seed;
+  admission->rule = owner.request->rule;
   admission->tokens.reserve(prompt.size() + outputs.size());
   admission->tokens = prompt;
   admission->tokens.insert(admission->tokens.end(), outputs.begin(), outputs.end());
@@ -64,14 +92,25 @@ std::shared_ptr<const Admission> Engine::State::admission_of(sched::SequenceId i
   return admission;
 }
 
-StepInputs Engine::State::orders(const sched::StepPlan& plan) {
-  StepInputs inputs{.step = plan.step, .trace = tracer.shared()};
+StepInputs Engine::State::orders(const sched::StepPlan& plan, const sched::DraftOrders& drafts) {
+  StepInputs inputs{
+      .step = plan.step,
+      .max_verified = drafts.verifies() ? drafts.max_verified : 0,
+      .costs = drafts.costs,
+      .trace = tracer.shared()};
+  const auto drafts_behind = [&](sched::SequenceId id) {
+    return draft_control != nullptr && choices.at(id).has_drafts;
+  };
   inputs.sequences.reserve(plan.sequences.size());
   for (const sched::PlannedSequence& rows : plan.sequences) {
-    inputs.sequences.push_back({rows, rows.admitted ? admission_of(rows.id) : nullptr});
+    inputs.sequences.push_back(
+        {rows,
+         rows.admitted ? admission_of(rows.id) : nullptr,
+         rows.samples && drafts_behind(rows.id)}
+    );
   }
   for (const sched::Fork& fork : plan.forks)
-    inputs.forks.push_back({fork, admission_of(fork.child)});
+    inputs.forks.push_back({fork, admission_of(fork.child), drafts_behind(fork.child)});
   return inputs;
 }
 
@@ -100,14 +139,9 @@ void Engine::State::apply(StepInFlight step, StepResult& result) {
   record->step_seconds = result.seconds;
   record->expert_max = result.expert_max;
   record->expert_mean = result.expert_mean;
-  std::vector<sched::DrawOutcome> outcomes;
-  outcomes.reserve(result.sequences.size());
-  for (const SequenceResult& sequence : result.sequences) {
-    const bool drew = sequence.sampled && sequence.end != DrawEnd::kNotFinite;
-    if (sequence.sampled || sequence.skipped) outcomes.push_back({sequence.id, drew ? 1 : 0});
-  }
   if (!result.error.empty()) fail_all(step.plan, result.error);
-  scheduler->retire(result.step, outcomes, result.seconds);
+  retire(step, result);
+  if (draft_control != nullptr) apply_drafts(step, result);
   news.reserve(news.size() + result.sequences.size());
   for (SequenceResult& sequence : result.sequences)
     apply_sequence(sequence, result.step);
@@ -115,6 +149,47 @@ void Engine::State::apply(StepInFlight step, StepResult& result) {
   record->apply_seconds = record->time - start;
   window->add_step(std::move(*record));
   record.reset();
+}
+
+void Engine::State::retire(const StepInFlight& step, const StepResult& result) {
+  sched::StepOutcome outcome{
+      .draws = {}, .seconds = result.seconds, .num_draft_rows = result.num_draft_rows};
+  outcome.draws.reserve(result.sequences.size());
+  for (std::size_t i = 0; i < result.sequences.size(); ++i) {
+    const SequenceResult& sequence = result.sequences[i];
+    const bool is_fork = i >= step.plan.sequences.size();
+    if (!is_fork && !step.plan.sequences[i].samples) continue;
+    const bool is_over = sequence.skipped || sequence.end == DrawEnd::kNotFinite;
+    outcome.draws.push_back({sequence.id, std::ssize(sequence.draws), is_over});
+  }
+  scheduler->retire(result.step, outcome);
+}
+
+// What became of the drafts: for the statistics, and for whoever decides about the next ones.
+void Engine::State::apply_drafts(const StepInFlight& step, const StepResult& result) {
+  sched::DraftOutcome outcome{
+      .phase = step.drafts.phase,
+      .shape =
+          {.rows = step.plan.num_decode_rows + step.plan.num_prefill_rows + result.num_draft_rows,
+           .prefill_rows = step.plan.num_prefill_rows},
+      .seconds = {result.seconds, result.draft_seconds}};
+  std::vector<sched::SequenceDrafts> sequences;
+  for (std::size_t i = 0; i < result.sequences.size(); ++i) {
+    const SequenceResult& sequence = result.sequences[i];
+    const bool is_decode = i < step.plan.sequences.size() && !step.plan.sequences[i].is_prefill;
+    const DraftResult& drafts = sequence.drafts;
+    if (is_decode && !sequence.skipped) {
+      ++outcome.num_decoding;
+      outcome.num_tokens += std::ssize(sequence.draws);
+      record->drafts.add(drafts.survivals, drafts.num_accepted, std::ssize(sequence.draws));
+    }
+    sequences.push_back({sequence.id, drafts.num_verified(), drafts.num_accepted, sequence.drafted}
+    );
+    outcome.shape.drafting += sequence.drafted ? 1 : 0;
+  }
+  outcome.shape.key_pairs = record->query_key_pairs;
+  outcome.sequences = sequences;
+  if (result.error.empty()) draft_control->observe(outcome);
 }
 
 void Engine::State::fail_all(const sched::StepPlan& plan, const std::string& error) {
@@ -134,15 +209,15 @@ void Engine::State::apply_sequence(SequenceResult& result, int64_t step) {
   const ChoiceOwner owner = found->second;
   LiveRequest& request = *owner.request;
   if (!result.prompt_scores.empty() && !apply_prompt_scores(owner, result, step)) return;
-  const bool failed = result.end == DrawEnd::kNotFinite;
-  if (!result.sampled && !failed) return;
-  if (!failed && request.first_token == 0) {
+  if (result.draws.empty() && result.end != DrawEnd::kNotFinite) return;
+  if (!result.draws.empty() && request.first_token == 0) {
     request.first_token = steady_seconds();
     record->ttft_seconds.push_back(request.first_token - request.arrival);
   }
-  if (!failed) ++record->num_output_tokens;
+  const int64_t before = std::ssize(owner.choice->outputs());
   news_of(request).step = step;
   owner.choice->take(result, news_of(request, owner.choice->spec().index));
+  record->num_output_tokens += std::ssize(owner.choice->outputs()) - before;
   if (!owner.choice->ended()) return;
   scheduler->finish(result.id);
   end_choice(owner);

@@ -10,6 +10,8 @@
 #include "base/trace.h"
 #include "sampling/params.h"
 #include "sampling/sampler.h"
+#include "sampling/verification.h"
+#include "sched/draft_costs.h"
 #include "sched/scheduler.h"
 
 namespace di::engine {
@@ -18,18 +20,21 @@ namespace di::engine {
 /// preempted.
 struct Admission {
   std::shared_ptr<const sampling::SamplingParams> sampling = {};
-  uint64_t seed = 0;                 ///< of this choice
-  std::vector<int32_t> tokens = {};  ///< prompt, then the outputs so far
+  uint64_t seed = 0;                     ///< of this choice
+  sampling::VerificationRule rule = {};  ///< by which its drafts are verified
+  std::vector<int32_t> tokens = {};      ///< prompt, then the outputs so far
   int64_t num_prompt_tokens = 0;
   bool scores_prompt = false;       ///< prompt logprobs are wanted of this choice
   int64_t num_prompt_logprobs = 0;  ///< prompt tokens that have been scored before
 };
 
 /// One sequence's rows. Their tokens are already on the device: admitted with the sequence, or
-/// drawn by an earlier step.
+/// drawn or drafted by an earlier step. Where a decode row lies the device knows better than the
+/// plan.
 struct SequenceOrder {
   sched::PlannedSequence rows = {};
   std::shared_ptr<const Admission> admission = {};  ///< when rows.admitted
+  bool drafts = false;  ///< behind its draws the device drafts for the next step
 };
 
 /// Rows of a step whose logits score the prompt tokens behind them.
@@ -50,6 +55,7 @@ inline ScoredRows scored_rows(const Admission& admission, const sched::PlannedSe
 struct ForkOrder {
   sched::Fork fork = {};
   std::shared_ptr<const Admission> admission = {};
+  bool drafts = false;  ///< as in SequenceOrder
 };
 
 /// One step's orders.
@@ -57,7 +63,10 @@ struct StepInputs {
   int64_t step = 0;
   std::vector<SequenceOrder> sequences = {};
   std::vector<ForkOrder> forks = {};
-  std::shared_ptr<TraceRecorder> trace = {};  ///< records the step; nullptr: nobody does
+  int64_t max_verified = 0;  ///< drafts of a sequence at most; those that are left over are dropped
+  std::shared_ptr<const sched::StepCosts> costs = {};  ///< to choose by how many drafts are
+                                                       ///< verified; nullptr: as many as may be
+  std::shared_ptr<TraceRecorder> trace = {};           ///< records the step; nullptr: nobody does
 };
 
 /// How a draw left its sequence.
@@ -68,13 +77,24 @@ enum class DrawEnd {
   kNotFinite,  ///< nothing was drawn; the sequence is over
 };
 
+/// What became of one sequence's drafts in a step.
+struct DraftResult {
+  sched::Survivals survivals = {};  ///< of each draft that was verified: the estimated probability
+                                    ///< that it and all before it are accepted
+  int64_t num_accepted = 0;
+
+  int64_t num_verified() const { return std::ssize(survivals); }
+};
+
 /// One sequence's results.
 struct SequenceResult {
   sched::SequenceId id = sched::kNoSequence;
-  bool sampled = false;  ///< false: an inner chunk, or the device had ended the sequence before
-  bool skipped = false;  ///< a draw was planned, but the device had ended the sequence before
-  sampling::Draw draw = {};
-  DrawEnd end = DrawEnd::kGoesOn;
+  bool skipped = false;  ///< draws were planned, but the device had ended the sequence before
+  std::vector<sampling::Draw> draws = {};  ///< new tokens: none behind an inner chunk, when the
+                                           ///< step is to be repeated without drafts, or skipped
+  DrawEnd end = DrawEnd::kGoesOn;          ///< after all of them
+  DraftResult drafts = {};
+  bool drafted = false;                            ///< drafts were made for the next step
   std::vector<sampling::Draw> prompt_scores = {};  ///< of the next prompt tokens
 };
 
@@ -83,7 +103,9 @@ struct StepResult {
   int64_t step = 0;
   std::vector<SequenceResult> sequences = {};  ///< those of the plan, then the forks
   std::string error = {};                      ///< not empty: the step failed and yielded nothing
-  double seconds = 0;                          ///< forward and draws
+  double seconds = 0;                          ///< forward, draws and drafts
+  double draft_seconds = 0;                    ///< of these, for drafts; 0: unknown, or none made
+  int64_t num_draft_rows = 0;                  ///< drafts that were verified
   int64_t launch_waits = 0;  ///< calls of its launch that kept the processor waiting for the device
   double expert_max = 0;     ///< tokens of each layer's busiest expert, summed over layers
   double expert_mean = 0;    ///< tokens of each layer's mean expert, summed over layers

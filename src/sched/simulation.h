@@ -27,7 +27,7 @@ struct SimulatedRequest {
 using Traffic = std::vector<SimulatedRequest>;  ///< in the order of arrival
 
 /// Seconds of one step of one rank.
-struct StepSeconds {
+struct SimulatedSeconds {
   double fixed = 0.01;
   double per_decode_row = 0.0001;
   double per_prefill_row = 0.00005;
@@ -44,7 +44,7 @@ struct SimulatedMachine {
   int64_t num_blocks = 1024;  ///< that can be handed out, of each rank
   int64_t num_slots = 256;    ///< of each rank
   int64_t lag = 1;            ///< steps that may be in flight when the next one is planned
-  StepSeconds seconds;
+  SimulatedSeconds seconds;
   int64_t max_steps = 1'000'000;  ///< the simulation ends here, whatever is left
 };
 

@@ -473,7 +473,6 @@ void CudaDevice::read_results(InFlight& flight) {
     }
     if (planned.sequence >= 0 && flight.buffers.finite()[planned.sequence] == 0) {
       entry.ended = true;
-      result.sampled = planned.draw_row >= 0;
       result.end = DrawEnd::kNotFinite;
       continue;
     }
@@ -502,13 +501,13 @@ void CudaDevice::read_draw(
   const sampling::SamplingParams& params = *entry.admission->sampling;
   const auto eos = static_cast<int32_t>(parts_.model.config.tokens.eos_token_id);
   const Drawn results = results_in(flight.buffers.results() + count_bytes_, flight.shape);
-  result.sampled = true;
-  result.draw = draw_of(results, planned.draw_row, params.top_logprobs);
-  if (!result.draw.finite) {
+  sampling::Draw draw = draw_of(results, planned.draw_row, params.top_logprobs);
+  if (!draw.finite) {
     result.end = DrawEnd::kNotFinite;
-  } else if (sampling::ends_choice(params, eos, result.draw.token)) {
-    result.end = result.draw.token == eos ? DrawEnd::kEos : DrawEnd::kStopToken;
+  } else if (sampling::ends_choice(params, eos, draw.token)) {
+    result.end = draw.token == eos ? DrawEnd::kEos : DrawEnd::kStopToken;
   }
+  if (draw.finite) result.draws.push_back(std::move(draw));
   entry.ended = result.end != DrawEnd::kGoesOn;
 }
 
