@@ -16,10 +16,11 @@ std::unique_ptr<Device> make_device(const DeviceParts& parts);
 
 /// The steps that are to be planned for.
 struct StepLimits {
-  int64_t context = 0;    ///< tokens of a sequence
-  int64_t max_rows = 0;   ///< of a step
-  int64_t max_seqs = 0;   ///< that run at once
-  int64_t num_slots = 0;  ///< state slots
+  int64_t context = 0;     ///< tokens of a sequence
+  int64_t max_rows = 0;    ///< of a step
+  int64_t max_seqs = 0;    ///< that run at once
+  int64_t num_slots = 0;   ///< state slots
+  int64_t num_drafts = 0;  ///< tokens that a sequence drafts at once; 0: no drafter is loaded
   model::Replay replay = {};
 };
 

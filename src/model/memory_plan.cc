@@ -71,8 +71,9 @@ MemoryPlan plan_memory(
       limits.num_logit_rows > 0 ? limits.num_logit_rows : limits.num_sequences;
   plan.logits = (num_logit_rows + limits.num_sequences * limits.num_drafts) * config.vocab_size *
                 static_cast<int64_t>(sizeof(float));
-  if (limits.measured) {
-    plan.scratch = std::max<int64_t>(0, limits.measured->scratch - plan.logits);
+  if (limits.measured) {  // logits of rows and of drafts are not there at once
+    plan.logits = std::min(plan.logits, limits.measured->scratch);
+    plan.scratch = limits.measured->scratch - plan.logits;
     plan.graphs = limits.measured->graphs;
     plan.buffers = limits.measured->buffers;
   }

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "base/math.h"
-#include "engine/cuda/recorded_sizes.h"
 #include "engine/cuda/slot_memory.h"
 #include "engine/cuda/step_buffers.h"
-#include "model/placed_step.h"
+#include "model/draft.h"
+#include "sampling/cuda/verify.h"
 #include "tensor/address_memory.h"
 
 namespace di::engine::cuda {
@@ -29,7 +29,7 @@ StepRehearsal::StepRehearsal(
 )
     : ops_(ops),
       limits_(limits),
-      model_(model::outline_model(checkpoint, ops)),
+      model_(model::outline_model(checkpoint, ops, {.drafts = limits.num_drafts > 0})),
       cache_(
           cache::make_layout(model_.config),
           ceil_div(limits.context, cache::kBlockTokens),
@@ -60,44 +60,79 @@ model::Step StepRehearsal::step_of(int64_t rows, int64_t sequences) const {
   return step;
 }
 
-void StepRehearsal::pass(const model::Step& step, int64_t padded_rows) {
+void StepRehearsal::pass(const model::Step& step, const RecordedSize& size) {
   const Arena::Scope scope(scratch_);
   const model::PlacedStep placed(
       model_,
       step,
       {.replay = limits_.replay,
-       .padded_rows = padded_rows,
-       .max_length = padded_rows > 0 ? padded_length(limits_.context) : 0},
+       .padded_rows = size.rows,
+       .padded_sequences = size.sequences,
+       .most_rows = size.most_rows,
+       .max_length = size.max_length},
       exec_
   );
   const int64_t draws = limits_.max_rows + limits_.max_seqs;  // forks draw, too
   scratch_.take<sampling::cuda::DrawRow>(draws);
   scratch_.take<int32_t>(draws);  // scored tokens,
   scratch_.take<int32_t>(draws);  // and their best ones
-  const model::ForwardOptions options{.replay = limits_.replay, .keep_expert_ids = true};
+  const bool drafts = limits_.num_drafts > 0;
+  if (drafts) scratch_.take<sampling::cuda::VerifyBlock>(limits_.max_seqs);
+  const model::ForwardOptions options{
+      .replay = limits_.replay, .draft_context = drafts, .keep_expert_ids = true};
   run_placed(model_, placed, cache_, ops_, exec_, options);
 }
 
 void StepRehearsal::rehearse(int64_t rows, int64_t sequences) {
   const model::Step step = step_of(rows, sequences);
-  ops::cuda::Graph::rehearse(exec_.stream, [&] { pass(step, 0); });
+  ops::cuda::Graph::rehearse(exec_.stream, [&] { pass(step, {}); });
 }
 
-void StepRehearsal::decode(int64_t rows) {
+void StepRehearsal::decode(int64_t sequences, int64_t most_rows) {
+  const int64_t rows = sequences * most_rows;
   const bool is_recorded = limits_.replay.mode == model::Replay::Mode::kOff;
-  pass(step_of(rows, rows), is_recorded ? padded_rows(rows) : 0);
+  const RecordedSize size = recorded_size(rows, sequences, most_rows, limits_.context);
+  pass(step_of(rows, sequences), is_recorded ? size : RecordedSize());
 }
 
-int64_t StepRehearsal::graph_bytes() {
+void StepRehearsal::draft(int64_t sequences) {
+  const Arena::Scope scope(scratch_);
+  const auto* words = reinterpret_cast<const int32_t*>(addresses_.get());
+  model::DraftStep step{.sequences = {}, .anchors = {}, .length = limits_.num_drafts};
+  for (int64_t s = 0; s < sequences; ++s) {
+    step.sequences.push_back(
+        {.tokens = {words, static_cast<std::size_t>(limits_.context)}, .slot = s}
+    );
+  }
+  const int64_t padded = padded_rows(sequences);
+  const model::PlacedStep placed(
+      model_, step, {.replay = limits_.replay, .padded_sequences = padded}, exec_
+  );
+  scratch_.take<sampling::cuda::DrawRow>(padded);
+  const View<const int32_t, 1> anchors = scratch_.array<int32_t>(padded);
+  run_draft(model_, placed, anchors, cache_, ops_, exec_, {.replay = limits_.replay});
+}
+
+int64_t StepRehearsal::graph_bytes(const std::function<void()>& enqueue) {
   constexpr int64_t kSamples = 4;
   std::vector<ops::cuda::Graph> graphs;
   const int64_t before = ops_.memory().available();
   for (int64_t i = 0; i < kSamples; ++i) {
-    graphs.push_back(ops::cuda::Graph::record(exec_.stream, [&] { decode(limits_.max_seqs); }));
+    graphs.push_back(ops::cuda::Graph::record(exec_.stream, enqueue));
     graphs.back().upload(exec_.stream);
   }
   ops_.memory().wait(exec_.stream);
   return ceil_div(std::max<int64_t>(0, before - ops_.memory().available()), kSamples);
+}
+
+int64_t StepRehearsal::all_graph_bytes() {
+  const bool drafts = limits_.num_drafts > 0;
+  int64_t bytes =
+      max_recordings(limits_.num_slots, drafts) * graph_bytes([&] { decode(limits_.max_seqs, 1); });
+  if (drafts) {
+    bytes += num_recorded_sizes(limits_.num_slots) * graph_bytes([&] { draft(limits_.max_seqs); });
+  }
+  return bytes;
 }
 
 model::StepMemory StepRehearsal::measure() {
@@ -109,9 +144,15 @@ model::StepMemory StepRehearsal::measure() {
   for (int64_t rows = 1; rows < limits_.max_rows; rows *= 2)
     both(rows);
   both(limits_.max_rows);
-  for (int64_t rows = 1; rows <= limits_.max_seqs; rows = padded_rows(rows) + 1)
-    ops::cuda::Graph::rehearse(exec_.stream, [&] { decode(rows); });
-  const int64_t graphs = max_recordings(limits_.num_slots) * graph_bytes();
+  for (int64_t count = 1; count <= limits_.max_seqs; count = padded_rows(count) + 1) {
+    ops::cuda::Graph::rehearse(exec_.stream, [&] {
+      decode(count, 1);
+      if (limits_.num_drafts == 0) return;
+      decode(count, 1 + limits_.num_drafts);
+      draft(count);
+    });
+  }
+  const int64_t graphs = all_graph_bytes();
   const int64_t vocab_size = model_.config.vocab_size;
   const int64_t buffers =
       align_up(SlotMemory::bytes(limits_.num_slots, limits_.context, vocab_size), kGranule) +

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "cache/kv_cache.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/cuda/recorded_sizes.h"
 #include "engine/make_device.h"
 #include "model/memory_plan.h"
 #include "model/model.h"
@@ -31,14 +33,18 @@ class StepRehearsal {
  private:
   /// A step of `rows` rows of `sequences` sequences, as even as may be, at the end of the context.
   model::Step step_of(int64_t rows, int64_t sequences) const;
-  /// A pass over the step; filled up, when it only decodes.
-  void pass(const model::Step& step, int64_t padded_rows);
+  /// A pass over the step; filled up to the size of a recorded one, if there is any.
+  void pass(const model::Step& step, const RecordedSize& size);
   /// Records it and forgets it.
   void rehearse(int64_t rows, int64_t sequences);
-  /// A pass over a step that only decodes, as it is recorded.
-  void decode(int64_t rows);
-  /// Device memory of one recorded step.
-  int64_t graph_bytes();
+  /// A pass over a step that only decodes, of so many rows a sequence, as it is recorded.
+  void decode(int64_t sequences, int64_t most_rows);
+  /// A pass that drafts, as it is recorded.
+  void draft(int64_t sequences);
+  /// Device memory of one recording of what `enqueue` does.
+  int64_t graph_bytes(const std::function<void()>& enqueue);
+  /// Of all recordings that are kept.
+  int64_t all_graph_bytes();
 
   const ops::OpTable& ops_;
   StepLimits limits_;
