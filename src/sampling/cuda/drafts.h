@@ -1,7 +1,6 @@
-// The choice of drafts on the device, for requests that sample: a draft is drawn from the drafter's
-// logits as the target will draw at its position, with the same parameters and the very same random
-// number, so that the two agree as often as their distributions do. Any draft is allowed where
-// verification is by exact seed (verify.h).
+// The choice of drafts on the device, as choose_draft() chooses them for the exact-seed rule
+// (draft_law.h): drawn from the drafter's logits as the target will draw at their positions, with
+// the same parameters and the very same random numbers. Any draft is allowed there (verify.h).
 #pragma once
 
 #include "sampling/cuda/draw.h"

@@ -1,5 +1,6 @@
-// Draws of steps that verify drafts, by the exact-seed rule of sampling/verification.h: the tokens
-// are those of draw() behind one token after another, so the text is that of a run without drafts.
+// Draws of steps that verify drafts: the twin of verify_drafts() by the exact-seed rule
+// (draft_verifier.h). The tokens are those of draw() behind one token after another, so the text is
+// that of a run without drafts.
 //
 // All rows of a block are drawn at once: behind the drafts before a row, counts are known. Which of
 // the draws become text is decided on the device.

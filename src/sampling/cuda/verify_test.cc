@@ -1,11 +1,12 @@
-// Blocks of drafts on the device against sampling::Sampler behind one token after another, and
-// drafts that are drawn on the device against a sampler that goes ahead.
+// Blocks of drafts on the device against verify_drafts() by exact seed, and drafts that are drawn
+// on the device against a sampler that goes ahead.
 #include "sampling/cuda/verify.h"
 
 #include <algorithm>
 
 #include "sampling/cuda/drafts.h"
 #include "sampling/cuda/draw_testing.h"
+#include "sampling/draft_verifier.h"
 
 namespace di::sampling::cuda {
 namespace {
@@ -103,11 +104,6 @@ struct Block {
 
 class VerifyOnCuda : public ::testing::TestWithParam<Size> {
  protected:
-  static std::span<const float> row_of(const Block& block, std::size_t i, int64_t vocab_size) {
-    const auto vocab = static_cast<std::size_t>(vocab_size);
-    return std::span(block.logits).subspan(i * vocab, vocab);
-  }
-
   /// Random rows, and drafts of which most are what the target draws.
   static Block make_block(RandomRequests& random, const Sequence& sequence, const Size& size) {
     Block block;
@@ -125,20 +121,20 @@ class VerifyOnCuda : public ::testing::TestWithParam<Size> {
     return block;
   }
 
-  /// The processor's draws one after the other, which its sampler and `seen` count.
-  static void draw_on_host(Block& block, Sequence& sequence, int64_t vocab_size) {
-    std::vector<double> scratch;
-    for (std::size_t i = 0;; ++i) {
-      const auto position = sequence.position + static_cast<int64_t>(i);
-      block.draws.push_back(
-          sequence.twins->host.draw(row_of(block, i, vocab_size), position, scratch)
-      );
-      const Draw& draw = block.draws.back();
-      if (!draw.finite) return;
-      if (!sequence.seen.empty()) ++sequence.seen[static_cast<std::size_t>(draw.token)];
-      if (i == block.drafts.size() || draw.token != block.drafts[i] ||
-          sequence.twins->host.is_end(draw.token)) {
-        return;
+  /// The processor's draws, which its sampler and `seen` count.
+  static void verify_on_host(Block& block, Sequence& sequence, int64_t vocab_size) {
+    RowsScratch scratch;
+    const DraftedRows rows{
+        .logits =
+            View<const float, 2>(block.logits.data(), std::ssize(block.drafts) + 1, vocab_size),
+        .drafts = block.drafts,
+        .laws = {},
+        .anchor_position = sequence.position};
+    block.draws =
+        verify_drafts(sequence.twins->host, VerificationRule::kExactSeed, rows, scratch).draws;
+    for (const Draw& draw : block.draws) {
+      if (!sequence.seen.empty() && draw.finite) {
+        ++sequence.seen[static_cast<std::size_t>(draw.token)];
       }
     }
   }
@@ -209,7 +205,7 @@ TEST_P(VerifyOnCuda, EqualsTheSamplerTokenByToken) {
       block.given.slot = random.one_in(6) ? -1 : static_cast<int32_t>(slot);
       block.given.position = sequence.position;
       if (block.given.slot < 0) continue;
-      draw_on_host(block, sequence, size.vocab_size);
+      verify_on_host(block, sequence, size.vocab_size);
       sequence.position += std::ssize(block.draws);
       most_drawn = std::max<int64_t>(most_drawn, std::ssize(block.draws));
     }
@@ -267,7 +263,7 @@ int32_t best_of(std::span<const float> row) {
   return best;
 }
 
-TEST_P(VerifyOnCuda, DraftsAreTheTargetsDrawsWhereTheLogitsAre) {
+TEST_P(VerifyOnCuda, DraftsAreThoseOfTheSampler) {
   DI_NEEDS_GPU();
   const Size size = GetParam();
   const int64_t count = size.blocks;
@@ -276,30 +272,28 @@ TEST_P(VerifyOnCuda, DraftsAreTheTargetsDrawsWhereTheLogitsAre) {
   Sequences sequences(count, random, size.vocab_size, machine.stream());
   const DeviceArray<SlotParams> slots(sequences.slots);
   std::vector<DrawRow> anchors;
-  std::vector<Sampler> ahead;
   for (int64_t i = 0; i < count; ++i) {
     const Sequence& sequence = sequences.all[static_cast<std::size_t>(i)];
     const auto slot = static_cast<int32_t>(random.one_in(6) ? -1 : i);
     anchors.push_back({.position = sequence.position, .slot = slot});
-    ahead.push_back(sequence.twins->host);
   }
   const DeviceArray<DrawRow> device_anchors(anchors);
   const DeviceArray<int32_t> drafts(size.most_drafts * count);
-  std::vector<uint8_t> is_broken(static_cast<std::size_t>(count));
+  std::vector<std::vector<int32_t>> before(static_cast<std::size_t>(count));
   std::vector<double> scratch;
   for (int64_t index = 0; index < size.most_drafts; ++index) {
     std::vector<float> logits;
-    std::vector<int32_t> expected;
     std::vector<int32_t> best;
     for (int64_t i = 0; i < count; ++i) {
       const auto at = static_cast<std::size_t>(i);
       const std::vector<float> row = random.logits();
       logits.insert(logits.end(), row.begin(), row.end());
       best.push_back(best_of(row));
-      const Draw draw = ahead[at].draw(row, anchors[at].position + index, scratch);
-      expected.push_back(draw.finite && anchors[at].slot >= 0 ? draw.token : best.back());
-      is_broken[at] |= draw.finite ? 0 : 1;  // the sampler's counts are behind from here on
-      if (is_broken[at] != 0 && draw.finite) expected.back() = kPoison;
+      Sampler ahead = sequences.all[at].twins->host;
+      for (const int32_t token : before[at])
+        ahead.count(token);
+      const Draw draw = ahead.draw(row, anchors[at].position + index, scratch);
+      before[at].push_back(draw.finite && anchors[at].slot >= 0 ? draw.token : best.back());
     }
     const DeviceArray<float> device_logits(logits);
     const View<int32_t, 2> rows(drafts.data(), index + 1, count);
@@ -314,8 +308,7 @@ TEST_P(VerifyOnCuda, DraftsAreTheTargetsDrawsWhereTheLogitsAre) {
     const std::vector<int32_t> found = drafts.read();
     for (int64_t i = 0; i < count; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      if (expected[at] == kPoison) continue;
-      EXPECT_EQ(found[static_cast<std::size_t>(index * count + i)], expected[at])
+      EXPECT_EQ(found[static_cast<std::size_t>(index * count + i)], before[at].back())
           << "draft " << index << " of " << i << ": " << describe(sequences.all[at].params);
     }
   }
@@ -327,6 +320,7 @@ INSTANTIATE_TEST_SUITE_P(
     Sizes,
     VerifyOnCuda,
     ::testing::Values(
+        Size{40, 8, 3, 3},
         Size{7, 60, 3, 6},
         Size{400, 100, 5, 6},
         Size{4224, 60, 5, 6},
