@@ -12,7 +12,6 @@ constexpr int64_t kFewSteps = 12;   // before a sequence is judged
 constexpr int64_t kManySteps = 32;  // after which one that gains is trusted again
 constexpr double kGainRate = 1.0 / 16;
 constexpr double kRecentKeep = 31.0 / 32;
-constexpr double kOutlier = 4;
 
 }  // namespace
 
@@ -29,34 +28,37 @@ DraftOrders DraftControl::plan(const DraftStep& step) {
     orders.drafts.assign(step.drawing.size(), 1);
     return orders;
   }
-  orders.phase = guard_.plan(step.num_decoding, step.prefill_rows == 0);
+  int64_t begun = 0;
+  for (const SequenceId id : step.drawing)
+    begun += sequences_.try_emplace(id).second ? 1 : 0;
+  orders.phase = guard_.plan(step.num_decoding, step.prefill_rows == 0, begun);
   if (orders.phase == DraftPhase::kOff) return orders;
   if (orders.verifies()) orders.max_verified = options_.num_drafts;
-  const int64_t rows = step.num_decoding + step.prefill_rows;
-  orders.costs = costs_.costs_for(
-      rows > 0 ? static_cast<double>(step.key_pairs) / static_cast<double>(rows) : 0
-  );
+  StepForecast forecast{.rows = step.num_decoding + step.prefill_rows};
+  forecast.drafts = step.num_decoding * options_.num_drafts;
+  forecast.keys_per_row = static_cast<double>(step.key_pairs) /
+                          static_cast<double>(std::max<int64_t>(forecast.rows, 1));
+  orders.costs = costs_.costs_for(forecast);
   for (std::size_t i = 0; i < step.drawing.size(); ++i)
     orders.drafts[i] = drafts(step.drawing[i]) ? 1 : 0;
   return orders;
 }
 
 bool DraftControl::drafts(SequenceId id) {
-  Pause& pause = sequences_[id];
+  Pause& pause = sequences_.at(id);
   if (pause.left == 0) return true;
   --pause.left;
   return false;
 }
 
 void DraftControl::observe(const DraftOutcome& outcome) {
-  const double before = costs_.expected(outcome.shape);
+  const double seconds = costs_.plausible(outcome.shape, outcome.seconds.total);
   costs_.observe(outcome.shape, outcome.seconds);
   if (options_.mode != DraftMode::kAdaptive || !(outcome.seconds.total > 0)) return;
   if (outcome.shape.prefill_rows == 0 && outcome.num_decoding > 0 && outcome.shape.rows > 0) {
     GuardSample sample{outcome.num_decoding, outcome.num_tokens};
     sample.key_pairs = outcome.shape.key_pairs * outcome.num_decoding / outcome.shape.rows;
-    sample.seconds =
-        before > 0 ? std::min(outcome.seconds.total, kOutlier * before) : outcome.seconds.total;
+    sample.seconds = seconds;
     guard_.observe(outcome.phase, sample, costs_);
     if (outcome.phase == DraftPhase::kDraft) {
       recent_seconds_ = recent_seconds_ * kRecentKeep + sample.seconds;
@@ -66,29 +68,32 @@ void DraftControl::observe(const DraftOutcome& outcome) {
   if (outcome.phase == DraftPhase::kDraft) observe_sequences(outcome);
 }
 
+// What a row of the last ones costs: a quarter of those for drafts, or a sequence's if that is
+// more.
+double DraftControl::draft_row_seconds(const DraftOutcome& outcome) const {
+  int64_t verified = 0, most = 0;
+  for (const SequenceDrafts& sequence : outcome.sequences) {
+    verified += sequence.verified;
+    most = std::max(most, sequence.verified);
+  }
+  if (verified == 0) return 0;
+  const int64_t last = std::max(most, verified / 4);
+  StepShape with{.rows = outcome.shape.rows, .key_pairs = outcome.shape.key_pairs};
+  StepShape without{.rows = std::max<int64_t>(with.rows - last, 1)};
+  without.key_pairs = with.key_pairs * without.rows / with.rows;
+  const double seconds = costs_.expected(with) - costs_.expected(without);
+  return std::max(seconds, 0.0) / static_cast<double>(last);
+}
+
 // What a sequence's drafts saved: the seconds that its accepted tokens are worth at the present
 // rate, without those of its rows and its share of drafting.
 void DraftControl::observe_sequences(const DraftOutcome& outcome) {
   if (!(recent_tokens_ > 0)) return;
   const double token = recent_seconds_ / recent_tokens_;
-  int64_t verified = 0;
-  for (const SequenceDrafts& sequence : outcome.sequences)
-    verified += sequence.verified;
-  double row = 0;
-  StepShape with = outcome.shape;
-  with.drafting = 0;
-  if (verified > 0) {
-    StepShape without = with;
-    without.rows = std::max<int64_t>(with.rows - verified, 1);
-    without.key_pairs = with.key_pairs * without.rows / with.rows;
-    without.experts = with.experts = 0;
-    row = std::max(0.0, costs_.expected(with) - costs_.expected(without)) /
-          static_cast<double>(verified);
-  }
+  const double row = draft_row_seconds(outcome);
   double share = 0;
   if (outcome.shape.drafting > 0)
-    share = (costs_.expected(outcome.shape) - costs_.expected(with)) /
-            static_cast<double>(outcome.shape.drafting);
+    share = costs_.drafting(outcome.shape.drafting) / static_cast<double>(outcome.shape.drafting);
   for (const SequenceDrafts& sequence : outcome.sequences) {
     const double gain = token * static_cast<double>(sequence.accepted) -
                         row * static_cast<double>(sequence.verified) -

@@ -124,6 +124,7 @@ class DraftControl {
   };
 
   bool drafts(SequenceId id);
+  double draft_row_seconds(const DraftOutcome& outcome) const;
   void observe_sequences(const DraftOutcome& outcome);
   void observe_gain(SequenceId id, double gain);
 

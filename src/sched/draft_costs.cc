@@ -11,9 +11,16 @@ namespace {
 
 constexpr std::size_t kNumBins = 76;  // 1 to 8, then four an octave, to 2^20 rows
 constexpr double kMostWeight = 32;    // steps that an average holds
-constexpr double kKeptWeight = 8;     // of a table from a file
-constexpr double kOutlier = 4;
-constexpr int64_t kSettled = 16;  // steps before one can be an outlier
+constexpr double kLeastRate = 1.0 / 16;
+constexpr double kKeptWeight = 8;  // of a table from a file
+constexpr double kOutlier = 2;     // times what was expected
+constexpr double kEarlyOutlier = 4;
+constexpr double kSettledWeight = 4;
+constexpr double kLevelWeight = 8;       // from which on a surprise is the machine's
+constexpr double kFade = 1023.0 / 1024;  // of a weight in a step: what is long past is tried again
+constexpr double kFastFade = 0.8;
+constexpr double kSurpriseRate = 1.0 / 8;
+constexpr double kSurprise = 0.25;
 constexpr double kLevelRate = 1.0 / 32;
 constexpr double kErrorRate = 1.0 / 32;
 constexpr double kPlaneKeep = 255.0 / 256;
@@ -48,8 +55,9 @@ struct Weighed {
   double weight;
 };
 
-/// Neighbours that fall are taken together, by weight: the nearest curve that never falls.
-void make_rising(std::vector<Weighed>& curve) {
+/// The nearest curve that never falls: neighbours that fall are taken together, by weight. One more
+/// point at twice the last rows goes on along the line of the last octave.
+std::vector<RowCosts::Point> rising(std::span<const Weighed> curve) {
   struct Block {
     double seconds, weight;
     std::size_t size;
@@ -65,24 +73,39 @@ void make_rising(std::vector<Weighed>& curve) {
       into = {mix(into.seconds, last.seconds, last.weight / weight), weight, into.size + last.size};
     }
   }
-  std::size_t i = 0;
+  std::vector<RowCosts::Point> points;
   for (const Block& block : blocks) {
     for (std::size_t j = 0; j < block.size; ++j)
-      curve[i++].point.seconds = block.seconds;
+      points.push_back({curve[points.size()].point.rows, block.seconds});
   }
+  const RowCosts::Point last = points.back();
+  std::size_t octave = points.size() - 1;
+  while (octave > 0 && 2 * points[octave].rows > last.rows)
+    --octave;
+  const auto slope_from = [&](std::size_t i) {
+    return points[i].rows < last.rows ? (last.seconds - points[i].seconds) /
+                                            static_cast<double>(last.rows - points[i].rows)
+                                      : 0;
+  };
+  const double more =
+      std::min(slope_from(octave), slope_from(std::max<std::size_t>(points.size(), 2) - 2));
+  points.push_back({2 * last.rows, last.seconds + more * static_cast<double>(last.rows)});
+  return points;
 }
 
-/// The point at twice the last rows, along the line of the last octave.
-RowCosts::Point beyond(std::span<const Weighed> curve) {
-  const RowCosts::Point& last = curve.back().point;
-  const auto from = std::find_if(curve.begin(), curve.end() - 1, [&last](const Weighed& w) {
-    return 2 * w.point.rows > last.rows;
-  });
-  const RowCosts::Point& base = (from == curve.begin() ? from : from - 1)->point;
-  double slope = 0;
-  if (base.rows < last.rows)
-    slope = (last.seconds - base.seconds) / static_cast<double>(last.rows - base.rows);
-  return {2 * last.rows, last.seconds + slope * static_cast<double>(last.rows)};
+/// The corners of the greatest convex curve below `points`.
+std::vector<RowCosts::Point> convex(std::span<const RowCosts::Point> points) {
+  const auto slope = [](const RowCosts::Point& a, const RowCosts::Point& b) {
+    return (b.seconds - a.seconds) / static_cast<double>(b.rows - a.rows);
+  };
+  std::vector<RowCosts::Point> corners;
+  for (const RowCosts::Point& next : points) {
+    while (corners.size() > 1 &&
+           slope(corners[corners.size() - 2], corners.back()) >= slope(corners.back(), next))
+      corners.pop_back();
+    corners.push_back(next);
+  }
+  return corners;
 }
 
 // Far above everything that a step can take or hold.
@@ -93,6 +116,13 @@ constexpr double kMostEvidence = 1e9;
 
 bool lies_within(double value, double most) {
   return value >= 0 && value <= most;
+}
+
+/// A shape without what no step can have: that is unknown.
+StepShape possible(StepShape shape) {
+  if (!lies_within(static_cast<double>(shape.key_pairs), kMostPairs)) shape.key_pairs = 0;
+  if (!lies_within(shape.experts, kMostExperts)) shape.experts = 0;
+  return shape;
 }
 
 }  // namespace
@@ -181,22 +211,25 @@ void DraftCosts::observe_profile(const StepShape& shape, std::span<const StepSec
   learn(shape, seconds, static_cast<double>(repeats.size()));
 }
 
-void DraftCosts::learn(const StepShape& shape, const StepSeconds& measured, double evidence) {
-  if (shape.rows <= 0 || !(measured.total > 0) || !std::isfinite(measured.total)) return;
-  StepSeconds seconds = measured;
-  const double before = expected(shape);
-  const bool known = bins_[nearest_bin(shape.rows)].weight > 0;
-  if (known && ++num_steps_ > kSettled) {
-    seconds.total = std::min(seconds.total, kOutlier * before);
-    relative_error_ += kErrorRate * (std::abs(seconds.total / before - 1) - relative_error_);
+void DraftCosts::learn(const StepShape& told, const StepSeconds& measured, double evidence) {
+  if (told.rows <= 0 || !(measured.total > 0 && measured.total <= kMostSeconds)) return;
+  const StepShape shape = possible(told);
+  StepSeconds seconds{plausible(shape, measured.total)};
+  if (lies_within(measured.drafting, seconds.total)) seconds.drafting = measured.drafting;
+  const double weight = bins_[nearest_bin(shape.rows)].weight;
+  const bool known = weight > 0;
+  if (weight >= kSettledWeight) {
+    const double error = std::abs(seconds.total / expected(shape) - 1);
+    relative_error_ += kErrorRate * (error - relative_error_);
   }
-  const double backbone = seconds.total - observe_drafting(shape, seconds, evidence);
+  const double drafting = observe_drafting(shape, seconds, evidence);
+  const double backbone = std::max(seconds.total - drafting, 0.02 * seconds.total);
   const Usual typical = usual(shape.rows);
-  const double residual =
-      std::max(backbone, 0.02 * seconds.total) - linear(shape, typical) - typical.seconds;
-  if (known) observe_linear(shape, typical, residual);
+  const double residual = backbone - linear(shape, typical) - typical.seconds;
+  if (known) observe_linear(shape, typical, residual, backbone);
   observe_rows(shape, residual, evidence);
-  if (known && shape.prefill_rows == 0) observe_level(residual / typical.seconds);
+  if (weight >= kLevelWeight && shape.prefill_rows == 0)
+    observe_level(nearest_bin(shape.rows), residual / typical.seconds);
 }
 
 // The seconds of drafting in a step. When they are unknown, what a step takes beyond the rows'
@@ -215,7 +248,7 @@ double DraftCosts::observe_drafting(
     const double rest = seconds.total - typical.seconds - linear(shape, typical);
     drafting_.add(n, std::clamp(rest, 0.0, 0.9 * seconds.total), evidence);
   }
-  return std::min(drafting_.base() + drafting_.each() * n, 0.9 * seconds.total);
+  return std::min(drafting(shape.drafting), 0.9 * seconds.total);
 }
 
 DraftCosts::Usual DraftCosts::usual(int64_t rows) const {
@@ -249,8 +282,10 @@ double DraftCosts::linear(const StepShape& shape, const Usual& usual) const {
   return std::clamp(seconds, -0.5 * usual.seconds, 8 * usual.seconds);
 }
 
-void DraftCosts::observe_linear(const StepShape& shape, const Usual& usual, double residual) {
-  const double scale = 1 / usual.seconds;
+void DraftCosts::observe_linear(
+    const StepShape& shape, const Usual& usual, double residual, double seconds
+) {
+  const double scale = 1 / seconds;
   const double p =
       shape.key_pairs > 0 ? scale * (static_cast<double>(shape.key_pairs) - usual.key_pairs) : 0;
   const double e =
@@ -268,15 +303,18 @@ void DraftCosts::observe_linear(const StepShape& shape, const Usual& usual, doub
 
   // A spread of a twentieth over 32 steps is where a slope begins to be believed.
   const double doubt = kMostWeight * 0.05 * 0.05 * scale * scale;
-  const double pp = plane_.pp + doubt * usual.key_pairs * usual.key_pairs + 1e-30;
-  const double ee = plane_.ee + doubt * usual.experts * usual.experts + 1e-30;
-  const double determinant = pp * ee - plane_.pe * plane_.pe;
-  double pairs = (plane_.py * ee - plane_.ey * plane_.pe) / determinant;
-  double experts = (plane_.ey * pp - plane_.py * plane_.pe) / determinant;
+  const double pp = plane_.pp * 1.001 + doubt * usual.key_pairs * usual.key_pairs + 1e-30;
+  const double ee = plane_.ee * 1.001 + doubt * usual.experts * usual.experts + 1e-30;
+  const double both = plane_.pe * plane_.pe / (pp * ee);  // below 1
+  double pairs = (plane_.py - plane_.ey * plane_.pe / ee) / (pp * (1 - both));
+  double experts = (plane_.ey - plane_.py * plane_.pe / pp) / (ee * (1 - both));
   if (pairs < 0) experts = plane_.ey / ee;
   if (experts < 0) pairs = plane_.py / pp;
-  seconds_per_pair_ = std::max(pairs, 0.0);
-  seconds_per_expert_ = std::max(experts, 0.0);
+  // Neither can be more than the whole step.
+  const double most_pairs = std::max(static_cast<double>(shape.key_pairs), usual.key_pairs);
+  const double most_experts = std::max(shape.experts, usual.experts);
+  seconds_per_pair_ = std::clamp(pairs, 0.0, seconds / std::max(most_pairs, 1.0));
+  seconds_per_expert_ = std::clamp(experts, 0.0, seconds / std::max(most_experts, 1.0));
 }
 
 void DraftCosts::observe_rows(const StepShape& shape, double residual, double evidence) {
@@ -288,7 +326,8 @@ void DraftCosts::observe_rows(const StepShape& shape, double residual, double ev
     bin.seconds = here.seconds;
     bin.key_pairs = here.key_pairs;
   }
-  const double rate = fresh ? 1 : std::max(evidence / (bin.weight + evidence), evidence / 64);
+  const double rate =
+      fresh ? 1 : std::max(evidence / (bin.weight + evidence), evidence * kLeastRate);
   bin.weight = std::min(bin.weight + evidence, kMostWeight);
   if (shape.drafting == 0) bin.clean = std::min(bin.clean + evidence, kMostWeight);
   bin.seconds += std::min(rate, 1.0) * residual;
@@ -307,41 +346,66 @@ void DraftCosts::observe_rows(const StepShape& shape, double residual, double ev
   bin.seconds = std::max(bin.seconds, 1e-9);
 }
 
-void DraftCosts::observe_level(double relative) {
-  const double factor = 1 + kLevelRate * std::clamp(relative, -0.5, 0.5);
-  for (Bin& bin : bins_)
-    bin.seconds *= factor;
+// All costs follow those of a step. When several in a row are far from what was expected, the
+// others' shape is not to be relied on, either.
+void DraftCosts::observe_level(std::size_t seen, double relative) {
+  relative = std::clamp(relative, -0.9, kOutlier - 1);
+  surprise_ += kSurpriseRate * (relative - surprise_);
+  const double fade = std::abs(surprise_) > kSurprise ? kFastFade : kFade;
+  for (std::size_t i = 0; i < kNumBins; ++i) {
+    bins_[i].seconds *= 1 + kLevelRate * relative;
+    bins_[i].weight *= i == seen ? 1 : fade;
+  }
 }
 
 double DraftCosts::expected(const StepShape& shape) const {
   const Usual typical = usual(shape.rows);
-  double seconds = typical.seconds + linear(shape, typical);
-  if (shape.drafting > 0)
-    seconds += drafting_.base() + drafting_.each() * static_cast<double>(shape.drafting);
-  return seconds;
+  return typical.seconds + linear(shape, typical) + drafting(shape.drafting);
 }
 
-std::shared_ptr<const StepCosts> DraftCosts::costs_for(double keys_per_row) const {
-  std::vector<Weighed> curve;
+double DraftCosts::drafting(int64_t sequences) const {
+  return sequences > 0 ? drafting_.base() + drafting_.each() * static_cast<double>(sequences) : 0;
+}
+
+double DraftCosts::plausible(const StepShape& shape, double seconds) const {
+  const double weight = bins_[nearest_bin(shape.rows)].weight;
+  if (weight < 1) return seconds;
+  return std::min(seconds, (weight < kSettledWeight ? kEarlyOutlier : kOutlier) * expected(shape));
+}
+
+// What is expected by rows, never falling. Bins of little weight are bounded by the others' curve.
+std::vector<RowCosts::Point> DraftCosts::curve(double keys_per_row) const {
+  std::vector<Weighed> all, settled;
   for (std::size_t i = 0; i < kNumBins; ++i) {
     const Bin& bin = bins_[i];
     if (bin.weight <= 0) continue;
     StepShape shape{.rows = kBinRows[i], .experts = bin.experts * expert_ratio_};
     shape.key_pairs = static_cast<int64_t>(keys_per_row * static_cast<double>(shape.rows));
     const double seconds = bin.seconds + linear(shape, {bin.seconds, bin.key_pairs, bin.experts});
-    curve.push_back({{shape.rows, seconds}, bin.weight});
+    all.push_back({{shape.rows, seconds}, bin.weight});
+    if (bin.weight >= kSettledWeight) settled.push_back(all.back());
   }
-  std::vector<RowCosts::Point> points;
-  if (curve.empty()) {
-    points.push_back({1, kUnknownSeconds});
-  } else {
-    make_rising(curve);
-    for (const Weighed& weighed : curve)
-      points.push_back(weighed.point);
-    points.push_back(beyond(curve));
+  if (all.empty()) return {{1, kUnknownSeconds}};
+  if (!settled.empty()) {
+    const RowCosts others(rising(settled));
+    for (Weighed& weighed : all) {
+      if (weighed.weight < kSettledWeight)
+        weighed.point.seconds = std::min(weighed.point.seconds, others.seconds(weighed.point.rows));
+    }
   }
+  return rising(all);
+}
+
+std::shared_ptr<const StepCosts> DraftCosts::costs_for(const StepForecast& forecast) const {
+  const RowCosts costs(curve(forecast.keys_per_row));
+  const int64_t first = forecast.rows, last = forecast.rows + forecast.drafts;
+  std::vector<RowCosts::Point> points = {{first, costs.seconds(first)}};
+  for (const int64_t rows : kBinRows) {
+    if (rows > first && rows < last) points.push_back({rows, costs.seconds(rows)});
+  }
+  if (last > first) points.push_back({last, costs.seconds(last)});
   return std::make_shared<const StepCosts>(StepCosts{
-      RowCosts(points), drafting_.base(), drafting_.each()});
+      RowCosts(convex(points)), RowCosts(points), drafting_.base(), drafting_.each()});
 }
 
 CostTable DraftCosts::table() const {

@@ -26,9 +26,21 @@ struct StepSeconds {
   double drafting = 0;  ///< of these, for making drafts; 0: unknown, or none made
 };
 
-/// The costs at one moment, to travel with a step's orders.
+/// A step whose drafts are to be chosen.
+struct StepForecast {
+  int64_t rows = 1;         ///< without drafts
+  int64_t drafts = 0;       ///< that may be verified, at most
+  double keys_per_row = 0;  ///< tokens that a row sees, mean; 0: as usual
+};
+
+/// The costs of one step, to travel with its orders.
 struct StepCosts {
-  RowCosts rows;             ///< seconds of the backbone, the head and draws by all rows
+  /// For drafts_by_early_stop(): seconds of the backbone, the head and draws by all rows, from the
+  /// forecast's rows to those with all drafts; the greatest convex curve below `measured`. An early
+  /// stop by it is not held up by a stair, by noise, or by first rows that cost more than others.
+  RowCosts rows;
+  /// For draft_budget(): what is expected, never falling.
+  RowCosts measured;
   double drafting_base = 0;  ///< seconds of drafting for anybody
   double drafting_each = 0;  ///< and for each sequence
 
@@ -66,7 +78,7 @@ struct CostTable {
 ///   T(rows) + p · (key pairs − usual pairs) + e · (experts − usual experts) + drafting(sequences)
 /// where T and what is usual are averages at about four points an octave of rows, all of which
 /// follow a common level, too: a machine that slows down slows down everywhere. Averages are
-/// exponential with about 32 steps at most, an outlier counts as four times what was expected,
+/// exponential with about 32 steps at most, an outlier counts as twice what was expected,
 /// T never falls with rows, and no cost is below 0.
 ///
 /// Thread: one at a time. Cost: about 1 us a step.
@@ -85,12 +97,20 @@ class DraftCosts {
   /// True before anything was observed.
   bool is_empty() const;
 
-  /// The costs for a step whose rows see `keys_per_row` tokens in the mean (0: as usual), with
-  /// experts as distinct as in recent steps. Of an empty table: one and the same for any rows.
-  std::shared_ptr<const StepCosts> costs_for(double keys_per_row) const;
+  /// The costs of a step with experts as distinct as in recent ones. A number of rows of which
+  /// little is known costs no more than those around it let expect: so it is tried. An empty table
+  /// expects the same of any rows.
+  std::shared_ptr<const StepCosts> costs_for(const StepForecast& forecast) const;
 
   /// Seconds expected of a step; 0 while empty.
   double expected(const StepShape& shape) const;
+
+  /// Seconds expected of drafting for so many sequences; 0 for none.
+  double drafting(int64_t sequences) const;
+
+  /// The seconds of a step, an outlier as twice what was expected; where little is known of so many
+  /// rows, as four times, and where nothing is known, as it is.
+  double plausible(const StepShape& shape, double seconds) const;
 
   /// Recent mean of |seconds − expected| / expected, of steps after the first ones.
   double relative_error() const { return relative_error_; }
@@ -129,9 +149,10 @@ class DraftCosts {
   Usual usual(int64_t rows) const;
   double linear(const StepShape& shape, const Usual& usual) const;
   double observe_drafting(const StepShape& shape, const StepSeconds& seconds, double evidence);
-  void observe_linear(const StepShape& shape, const Usual& usual, double residual);
+  void observe_linear(const StepShape& shape, const Usual& usual, double residual, double seconds);
   void observe_rows(const StepShape& shape, double residual, double evidence);
-  void observe_level(double relative);
+  void observe_level(std::size_t seen, double relative);
+  std::vector<RowCosts::Point> curve(double keys_per_row) const;
 
   std::vector<Bin> bins_;
   Plane plane_;
@@ -140,7 +161,7 @@ class DraftCosts {
   double expert_ratio_ = 1;  // experts of recent steps to the usual
   Line drafting_;
   double relative_error_ = 0;
-  int64_t num_steps_ = 0;
+  double surprise_ = 0;  // mean of (seconds − expected) / expected, of very recent steps
 };
 
 }  // namespace di::sched

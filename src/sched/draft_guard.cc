@@ -3,23 +3,32 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 namespace di::sched {
 namespace {
 
 constexpr std::size_t kDraftSamples = 64;
 constexpr std::size_t kOffSamples = 16;
-constexpr std::size_t kFewDrafts = 8;  // before anything is judged
-constexpr std::size_t kFewOff = 4;
-constexpr std::size_t kEnoughOff = 8;  // for control steps to become rare
+constexpr std::size_t kFewSamples = 4;  // before anything is judged
+constexpr std::size_t kEnoughOff = 8;   // for control steps to become rare
 constexpr int64_t kControlInterval = 64;
 constexpr int64_t kFirstControlInterval = 8;
+constexpr double kControlShare = 0.01;  // of the time, that control steps may lose
 constexpr int64_t kFirstRest = 64;
+constexpr int64_t kShortestRest = 16;
+constexpr int64_t kLastingCost = 256;  // steps of rest before other costs end it
 constexpr int64_t kMostDoublings = 4;
-constexpr int64_t kLongestRest = 16384;
-constexpr double kTrialShare = 0.01;  // of the time, that trials may lose
-constexpr int64_t kStayed = 512;      // steps after which a trial had succeeded
-constexpr double kLoses = 0.99;       // an advantage below, over a whole window
+constexpr double kTrialShare = 0.005;  // of the steps, that trials may lose
+constexpr double kGainShare = 0.1;     // of the steps that drafts gain, that trials may lose
+constexpr double kMostDebt = 64;
+constexpr double kMostCredit = 8;
+constexpr double kAround = 2;        // steps of a trial that are not among its samples
+constexpr int64_t kStayed = 512;     // steps after which a trial had succeeded
+constexpr double kLoses = 0.99;      // an advantage below, over a whole window
+constexpr double kOffOutlier = 2;    // times the median
+constexpr double kDraftOutlier = 4;  // their rows differ
+constexpr double kOtherCost = 1.4;   // times
 
 /// Seconds that the cost model expects for a sample's tokens without drafts, over its seconds.
 struct Rate {
@@ -27,19 +36,32 @@ struct Rate {
   double error = 0;  // its standard error
 };
 
-Rate rate_of(const std::vector<GuardSample>& samples, const DraftCosts& costs) {
-  std::vector<std::pair<double, double>> terms;  // expected, taken
-  double expected = 0, taken = 0;
+/// `outlier`: times the median at which the seconds of a sequence's step end.
+Rate rate_of(const std::vector<GuardSample>& samples, const DraftCosts& costs, double outlier) {
+  struct Term {
+    double expected, tokens, taken;
+  };
+  std::vector<Term> terms;
+  std::vector<double> ratios;
   for (const GuardSample& sample : samples) {
     const double step = costs.expected({.rows = sample.sequences, .key_pairs = sample.key_pairs});
     const double steps = static_cast<double>(sample.tokens) / static_cast<double>(sample.sequences);
-    terms.emplace_back(step * steps, sample.seconds);
-    expected += terms.back().first;
-    taken += sample.seconds;
+    terms.push_back({step, steps, sample.seconds});
+    ratios.push_back(sample.seconds / step);
+  }
+  const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
+  std::nth_element(ratios.begin(), middle, ratios.end());
+  double expected = 0, taken = 0;
+  for (Term& term : terms) {
+    term.taken = std::min(term.taken, outlier * *middle * term.expected);
+    expected += term.expected * term.tokens;
+    taken += term.taken;
   }
   Rate rate{expected / taken, 0};
-  for (const auto& [e, t] : terms)
-    rate.error += (e - rate.value * t) * (e - rate.value * t);
+  for (const Term& term : terms) {
+    const double miss = term.expected * term.tokens - rate.value * term.taken;
+    rate.error += miss * miss;
+  }
   rate.error = std::sqrt(rate.error) / taken;
   return rate;
 }
@@ -60,8 +82,6 @@ void DraftGuard::Window::clear() {
   next = 0;
 }
 
-DraftGuard::DraftGuard() = default;
-
 // An octave is left only when a quarter beyond its edge: a load at the edge stays in one.
 std::size_t DraftGuard::octave(int64_t sequences) const {
   const int64_t low = int64_t{1} << current_;
@@ -70,29 +90,47 @@ std::size_t DraftGuard::octave(int64_t sequences) const {
   return std::min(found, regimes_.size() - 1);
 }
 
-bool DraftGuard::control_is_due(Regime& regime) {
-  const bool early = regime.off.samples.size() < kEnoughOff;
-  // A step more or less from time to time, lest control steps fall in with something periodic.
-  const int64_t interval = early ? kFirstControlInterval : kControlInterval - step_ % 7;
-  if (++regime.since_control < interval || last_ != DraftPhase::kDraft) return false;
-  regime.since_control = 0;
+bool DraftGuard::control_is_due(Regime& now) {
+  // A step less from time to time, lest control steps fall in with something periodic.
+  int64_t interval = kFirstControlInterval;
+  if (now.off.samples.size() >= kEnoughOff) {
+    const double lost = now.advantage > 1 ? kAround * (1 - 1 / now.advantage) : 0;
+    interval = std::max(kControlInterval, static_cast<int64_t>(lost / kControlShare)) - step_ % 7;
+  }
+  const bool first = !std::exchange(now.met, true);
+  if (!first && (++now.since_control < interval || last_ != DraftPhase::kDraft)) return false;
+  now.since_control = 0;
   ++num_control_;
   return true;
 }
 
-DraftPhase DraftGuard::plan(int64_t sequences, bool pure) {
+bool DraftGuard::trial_is_due(const Regime& now, int64_t sequences) const {
+  const int64_t steps = step_ - now.rested;
+  if (now.cost_changed && steps >= kLastingCost) return true;
+  const bool others = now.begun >= sequences && steps >= kShortestRest;
+  return now.debt <= 0 && (steps >= now.rest || others);
+}
+
+void DraftGuard::begin(Regime& now) {
+  now.resting = false;
+  now.began = step_;
+  now.since_control = 0;
+  now.drafts.clear();
+  ++num_trials_;
+}
+
+DraftPhase DraftGuard::plan(int64_t sequences, bool pure, int64_t begun) {
   ++step_;
   if (sequences > 0) current_ = octave(sequences);
   Regime& now = regime();
-  if (now.resting && step_ >= now.due && pure && sequences > 0) {
-    now.resting = false;
-    now.began = step_;
-    now.since_control = 0;
-    now.drafts.clear();
-    ++num_trials_;
+  const bool comparable = pure && sequences > 0;
+  if (now.resting) {
+    now.begun += begun;
+    now.debt -= kTrialShare;
+    if (comparable && trial_is_due(now, sequences)) begin(now);
   }
   DraftPhase phase = DraftPhase::kOff;
-  if (!now.resting && !(pure && sequences > 0 && control_is_due(now)))
+  if (!now.resting && !(comparable && control_is_due(now)))
     phase = last_ == DraftPhase::kOff ? DraftPhase::kResume : DraftPhase::kDraft;
   last_ = phase;
   return phase;
@@ -103,33 +141,42 @@ void DraftGuard::observe(DraftPhase phase, const GuardSample& sample, const Draf
   Regime& now = regimes_[octave(sample.sequences)];
   if (phase == DraftPhase::kOff) {
     now.off.add(sample, kOffSamples);
+    if (!now.resting) return;
+    const double change = costs.expected({.rows = now.cost_rows}) / now.cost_seconds;
+    now.cost_changed = change > kOtherCost || change < 1 / kOtherCost;
   } else if (!now.resting) {
     now.drafts.add(sample, kDraftSamples);
+    if (now.advantage > 1)
+      now.debt = std::max(now.debt - kGainShare * (1 - 1 / now.advantage), -kMostCredit);
     judge(now, costs);
   }
 }
 
 void DraftGuard::judge(Regime& now, const DraftCosts& costs) {
   const std::size_t count = now.drafts.samples.size();
-  if (count < kFewDrafts || now.off.samples.size() < kFewOff) return;
-  const Rate with = rate_of(now.drafts.samples, costs);
-  const Rate without = rate_of(now.off.samples, costs);
+  if (count < kFewSamples || now.off.samples.size() < kFewSamples) return;
+  const Rate with = rate_of(now.drafts.samples, costs, kDraftOutlier);
+  const Rate without = rate_of(now.off.samples, costs, kOffOutlier);
   now.advantage = with.value / without.value;
   const double error =
       now.advantage * std::hypot(with.error / with.value, without.error / without.value);
   const double chance = (2 + 8 / static_cast<double>(count)) * error;
   const bool loses = now.advantage + chance < 1;
   if (!loses && (count < kDraftSamples || now.advantage >= kLoses)) return;
-  // Steps without drafts that fit into the seconds lost.
-  rest(now, static_cast<double>(count) * (1 / now.advantage - 1));
+  now.cost_rows = now.off.samples.back().sequences;
+  now.cost_seconds = costs.expected({.rows = now.cost_rows});
+  // Steps without drafts that would have fitted into the seconds lost.
+  rest(now, (static_cast<double>(count) + kAround) * (1 / now.advantage - 1));
 }
 
 void DraftGuard::rest(Regime& now, double lost_steps) {
   if (step_ - now.began > kStayed) now.failed = 0;
-  const int64_t wait = kFirstRest << std::min(now.failed, kMostDoublings);
-  const double paid = std::min(lost_steps / kTrialShare, static_cast<double>(kLongestRest));
-  now.due = step_ + std::max(wait, static_cast<int64_t>(paid));
   now.resting = true;
+  now.rested = step_;
+  now.rest = kFirstRest << std::min(now.failed, kMostDoublings);
+  now.begun = 0;
+  now.debt = std::min(now.debt + std::max(lost_steps, 0.0), kMostDebt);
+  now.cost_changed = false;
   ++now.failed;
 }
 

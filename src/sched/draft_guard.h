@@ -30,16 +30,18 @@ struct GuardSample {
 /// verdict. Within an octave, steps are made alike by what the cost model expects of them without
 /// drafts, so only its error between like steps remains.
 ///
-/// While drafts are in use, about one step in 64 is a control step (one in 8 at first). They are
-/// given up when they lose by more than chance. Then they rest for 64 steps, twice as many each
-/// time that a trial fails, and in any case for so long that the loss of the trial is below a
-/// hundredth.
+/// The first step of an octave is a control step. While drafts are in use, one in 64 is, one in 8
+/// at first, and fewer where drafts gain so much that these would cost more than a hundredth.
+///
+/// Drafts rest when they lose by more than chance, or by a hundredth over 64 steps. They are tried
+/// anew after 64 steps, twice as many each time that a trial fails, or when as many sequences have
+/// begun as run; in any case only when what the last trial lost is below half a hundredth of the
+/// steps since. When steps come to cost something else, they are tried soon.
 class DraftGuard {
  public:
-  DraftGuard();
-
-  /// The phase of the next step. `sequences`: that decode in it; `pure`: no prompt rows.
-  DraftPhase plan(int64_t sequences, bool pure);
+  /// The phase of the next step. `sequences`: that decode in it; `pure`: no prompt rows; `begun`:
+  /// sequences that were not there before.
+  DraftPhase plan(int64_t sequences, bool pure, int64_t begun);
 
   /// What became of a step that plan() gave `phase`.
   void observe(DraftPhase phase, const GuardSample& sample, const DraftCosts& costs);
@@ -63,11 +65,18 @@ class DraftGuard {
   struct Regime {
     Window drafts;
     Window off;
-    bool resting = false;
+    bool met = false;
     int64_t since_control = 0;  // steps
     int64_t began = 0;          // step at which drafts came into use
-    int64_t due = 0;            // step of the next trial, while resting
-    int64_t failed = 0;         // trials in a row
+    bool resting = false;
+    int64_t rested = 0;       // step since which they rest
+    int64_t rest = 0;         // steps that they rest, unless sequences change
+    int64_t begun = 0;        // sequences since then
+    double debt = 0;          // steps that trials have lost and rest has not made up for
+    int64_t cost_rows = 0;    // a step as it was when they came to rest,
+    double cost_seconds = 0;  // and what it cost
+    bool cost_changed = false;
+    int64_t failed = 0;  // trials in a row
     double advantage = 0;
   };
 
@@ -75,6 +84,8 @@ class DraftGuard {
   const Regime& regime() const { return regimes_[current_]; }
   std::size_t octave(int64_t sequences) const;
   bool control_is_due(Regime& regime);
+  bool trial_is_due(const Regime& regime, int64_t sequences) const;
+  void begin(Regime& regime);
   void judge(Regime& regime, const DraftCosts& costs);
   void rest(Regime& regime, double lost_steps);
 
