@@ -62,9 +62,10 @@ struct ExpertFragments<false> {
 
   __device__ void get(int k, uint32_t (&a)[4]) const {
     const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
-    const uint32_t upper = __byte_perm(scales, 0, k < 2 ? 0x4440 : 0x4442);
-    const uint32_t lower = __byte_perm(scales, 0, k < 2 ? 0x4441 : 0x4443);
-    unpack_fp4(words[k], multiplier_pair(upper), multiplier_pair(lower), a);
+    const int group = k / 2 * 2;
+    unpack_fp4(
+        words[k], fp4_multiplier_pair(scales, group), fp4_multiplier_pair(scales, group + 1), a
+    );
   }
 };
 

@@ -49,8 +49,8 @@ __device__ void load_fragments(uint32_t block, int thread, uint32_t (&a)[4][4]) 
   if constexpr (kFormat == WeightFormat::kFp4) {
     const uint4 q = load_shared_16(pieces);
     const uint32_t m = load_shared_4(block + 2048 + thread / 4 * 4);
-    const uint32_t upper[2] = {multiplier_pair(m & 255), multiplier_pair(m >> 16 & 255)};
-    const uint32_t lower[2] = {multiplier_pair(m >> 8 & 255), multiplier_pair(m >> 24)};
+    const uint32_t upper[2] = {fp4_multiplier_pair(m, 0), fp4_multiplier_pair(m, 2)};
+    const uint32_t lower[2] = {fp4_multiplier_pair(m, 1), fp4_multiplier_pair(m, 3)};
     unpack_fp4(q.x, upper[0], lower[0], a[0]);
     unpack_fp4(q.y, upper[0], lower[0], a[1]);
     unpack_fp4(q.z, upper[1], lower[1], a[2]);

@@ -44,22 +44,54 @@ __device__ Pair register_codes(const Staged& raw, int64_t row, int64_t col, int 
   return {code_at<kFormat>(raw, r, c), code_at<kFormat>(raw, r, c + 1)};
 }
 
-/// One half of a packed FP4 word: codes of registers 0 to 3.
-__device__ uint32_t interleave_fp4(const uint32_t (&code)[4]) {
-  constexpr int kSign[4] = {15, 12, 14, 13};
-  constexpr int kMagnitude[4] = {6, 3, 0, 9};
-  uint32_t half = 0;
-#pragma unroll
-  for (int p = 0; p < 4; ++p)
-    half |= (code[p] >> 3) << kSign[p] | (code[p] & 7u) << kMagnitude[p];
-  return half;
+/// Codes of both columns of a register where it keeps them before the multiplication.
+__device__ uint32_t fp4_pair(const Pair& code) {
+  const auto place = [](uint32_t c) { return (c & 8u) << 12 | (c & 7u) << 6; };
+  return place(code.even) | place(code.odd) << 16;
+}
+__device__ uint32_t fp8_pair(const Pair& code) {
+  const auto place = [](uint32_t c) { return (c & 0x80u) << 8 | (c & 0x7fu) << 4; };
+  return place(code.even) | place(code.odd) << 16;
 }
 
-/// One half of a packed FP8 word: a code of the first register, the magnitude of one of the second
-/// register, and the sign of that register's other code.
-__device__ uint32_t interleave_fp8(uint32_t first, uint32_t second, uint32_t other) {
-  return (first & 0x80u) << 8 | (first & 0x7fu) << 4 | (second & 0x78u) << 8 | (second & 7u) |
-         (other & 0x80u) >> 4;
+/// Solves for two bits of each half of a word, `high` and `high` - 8, which a register shows as the
+/// xor of both in bit 7 of the half, and as `high` xor the upper half's `high` - 8 in bit 15; above
+/// the upper half there is nothing.
+__device__ uint32_t solve_chain(uint32_t shown, int high) {
+  uint32_t bits = 0;
+  uint32_t above = 0;
+  for (const int half : {16, 0}) {
+    const uint32_t upper_bit = (shown >> (15 + half) & 1u) ^ above;
+    above = (shown >> (7 + half) & 1u) ^ upper_bit;
+    bits |= upper_bit << (high + half) | above << (high - 8 + half);
+  }
+  return bits;
+}
+
+/// The packed word for the bits of four registers: fp4_places() gives them back.
+__device__ uint32_t pack_fp4(const uint32_t (&places)[4]) {
+  const uint32_t folded = places[0] ^ places[1];
+  uint32_t q = places[0] | places[3] >> 6 | __funnelshift_l(folded, folded, 4);
+  const uint32_t rest = places[2] ^ fp4_places(q, 2);
+  q |= (rest & 0x01000100u) << 6 | (rest & 0x00400040u) >> 2;
+  return q | solve_chain(rest, 13);
+}
+
+/// The packed word for the bits of two registers: unpack_fp8() gives them back.
+__device__ uint32_t pack_fp8(uint32_t first, uint32_t second) {
+  const uint32_t rest = second ^ fp8_second_places(first);
+  return first | (rest & 0x07000700u) << 4 | (rest & 0x00700070u) >> 4 | solve_chain(rest, 11);
+}
+
+/// Multiplier of a row's columns [col, col + 32); 0 outside of the matrix.
+template <WeightFormat kFormat>
+__device__ uint8_t multiplier_at(const Staged& raw, int64_t row, int64_t col) {
+  if (row >= raw.last || col >= raw.cols) return 0;
+  const int64_t groups = (raw.cols + kScaleGroup - 1) / kScaleGroup;
+  const int64_t group = col / kScaleGroup;
+  if constexpr (kFormat == WeightFormat::kFp4)
+    return fp4_multiplier(raw.scales[(row - raw.first) * groups + group]);
+  return fp8_multiplier(raw.scales[(row - raw.first) / kScaleGroup * groups + group]);
 }
 
 /// The words of one fragment: one for FP4, two for FP8, four for bf16.
@@ -72,32 +104,22 @@ __device__ void pack_fragment(
   for (int p = 0; p < 4; ++p)
     pair[p] = register_codes<kFormat>(raw, row, col, lane, p);
   if constexpr (kFormat == WeightFormat::kFp4) {
-    words[0] = interleave_fp4({pair[0].even, pair[1].even, pair[2].even, pair[3].even}) |
-               interleave_fp4({pair[0].odd, pair[1].odd, pair[2].odd, pair[3].odd}) << 16;
+    uint32_t places[4];
+#pragma unroll
+    for (int p = 0; p < 4; ++p) {
+      const bool negated = (multiplier_at<kFormat>(raw, row + (p & 1), col) & kNegated) != 0;
+      places[p] = fp4_pair(pair[p]) ^ (negated ? 0x80008000u : 0u);
+    }
+    words[0] = pack_fp4(places);
   } else if constexpr (kFormat == WeightFormat::kFp8) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const Pair& first = pair[2 * i];
-      const Pair& second = pair[2 * i + 1];
-      words[i] = interleave_fp8(first.even, second.even, second.odd) |
-                 interleave_fp8(first.odd, second.odd, second.even) << 16;
-    }
+    for (int i = 0; i < 2; ++i)
+      words[i] = pack_fp8(fp8_pair(pair[2 * i]), fp8_pair(pair[2 * i + 1]));
   } else {
 #pragma unroll
     for (int p = 0; p < 4; ++p)
       words[p] = pair[p].even | pair[p].odd << 16;
   }
-}
-
-/// Multiplier of a row's columns [col, col + 32); 0 outside of the matrix.
-template <WeightFormat kFormat>
-__device__ uint8_t multiplier_at(const Staged& raw, int64_t row, int64_t col) {
-  if (row >= raw.last || col >= raw.cols) return 0;
-  const int64_t groups = (raw.cols + kScaleGroup - 1) / kScaleGroup;
-  const int64_t group = col / kScaleGroup;
-  if constexpr (kFormat == WeightFormat::kFp4)
-    return fp4_multiplier(raw.scales[(row - raw.first) * groups + group]);
-  return fp8_multiplier(raw.scales[(row - raw.first) / kScaleGroup * groups + group]);
 }
 
 /// Whether one of two E4M3 codes in the fields of bf16 is a NaN.

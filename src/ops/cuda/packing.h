@@ -8,19 +8,15 @@
 // r + 8 of a fragment are the neighbours 16 · warp + 2i and 16 · warp + 2i + 1 of the matrix, so
 // that a thread's results for one token are neighbours too. Fragment registers: wgmma.cuh.
 //
-//   FP4   16 bytes a thread: word k holds the eight codes of columns [16k, 16k + 16). Each 16-bit
-//         half carries one code of each register p, the lower half the even column: sign and
-//         magnitude bits of p = 0: 15, 8..6; p = 1: 12, 5..3; p = 2: 14, 2..0; p = 3: 13, 11..9
-//         (unpack.cuh). Then 32 words of multipliers: word 8 · warp + i holds column group 0 of
-//         both rows, then group 1. 2,176 bytes.
+//   FP4   16 bytes a thread: word k holds the eight codes of columns [16k, 16k + 16). Then 32
+//         words of multipliers: word 8 · warp + i holds column group 0 of both rows, then group 1.
+//         2,176 bytes.
 //   FP8   two times 16 bytes a thread, 2,048 bytes apart, for two products each: words of registers
-//         (0, 1) and (2, 3). Each 16-bit half carries a code of the first register in bits
-//         15, 10..4 (sign, magnitude) and of the second one in bits 14..11 (magnitude 6..3)
-//         and 2..0, whose sign is bit 3 of the other half. Then four multipliers [row half][column
-//         group] and 12 bytes of nothing. 4,112 bytes.
+//         (0, 1) and (2, 3). Then four multipliers [row half][column group] and 12 bytes of
+//         nothing. 4,112 bytes.
 //   bf16  four times 16 bytes a thread, 2,048 bytes apart: the registers themselves. 8,192 bytes.
 //
-// A multiplier is the exponent field of the power of two that unpacking multiplies by.
+// How a word holds its codes, and a byte the power of two that they are multiplied by: unpack.cuh.
 #pragma once
 
 #include "ops/exec.h"

@@ -2,6 +2,11 @@
 // low exponent and high mantissa, and one multiplication by a power of two mends the exponent bias,
 // the subnormal codes and the scale together.
 //
+// Codes in these places, which leave gaps, do not tile a word. So a packed word is not a list of
+// codes: some registers come from two shifted copies of it, xored, and the packer (packing.cu)
+// solves for the word that gives all registers their codes. This saves an instruction or two for
+// each register against codes that lie where there is room.
+//
 // The power of two must be a finite bf16, so all unpacked values are too small by a constant power
 // (kWeightShift, kActivationShift), which the caller puts back when it writes a result. Then weight
 // scales reach 2^33 and activation scales 2^23. Above, the multiplier is infinite, and so the
@@ -30,10 +35,16 @@ __host__ __device__ constexpr int multiplier_field(int scale, int bias, int shif
 }
 }  // namespace detail
 
-/// The byte that a packed block stores for an E8M0 weight scale: the multiplier's exponent field.
+/// The byte that a packed FP4 block stores for an E8M0 weight scale: the multiplier's exponent
+/// field, its lowest bit on top. Two bytes of bf16 follow without a shift, but where the field is
+/// odd the multiplier is negative, and so are the codes below it (see kNegated).
 __host__ __device__ constexpr uint8_t fp4_multiplier(uint8_t scale) {
-  return static_cast<uint8_t>(detail::multiplier_field(scale, detail::kFp4Bias, kWeightShift));
+  const int field = detail::multiplier_field(scale, detail::kFp4Bias, kWeightShift);
+  return static_cast<uint8_t>(field >> 1 | field << 7);
 }
+/// The bit of such a byte that says that its codes are stored negated.
+inline constexpr uint8_t kNegated = 0x80;
+/// The byte that a packed FP8 block stores: the multiplier's exponent field.
 __host__ __device__ constexpr uint8_t fp8_multiplier(uint8_t scale) {
   return static_cast<uint8_t>(detail::multiplier_field(scale, detail::kFp8Bias, kWeightShift));
 }
@@ -59,22 +70,45 @@ __device__ inline uint32_t round_bf16_pair(float low, float high) {
   return pair;
 }
 
-/// Eight E2M1 codes of a packed word (order: packing.h) to the four registers of a 64 × 16
-/// fragment. `upper` scales registers 0 and 2 (row r), `lower` 1 and 3 (row r + 8 of the fragment).
-__device__ inline void unpack_fp4(uint32_t q, uint32_t upper, uint32_t lower, uint32_t (&a)[4]) {
-  a[0] = multiply_bf16x2(q & 0x81c081c0u, upper);
-  a[1] = multiply_bf16x2(q << 3 & 0x81c081c0u, lower);
-  a[2] = multiply_bf16x2((q << 1 & 0x80008000u) | (q << 6 & 0x01c001c0u), upper);
-  a[3] = multiply_bf16x2((q << 2 & 0x80008000u) | (q >> 3 & 0x01c001c0u), lower);
+/// The multiplier of byte i of a packed word of four fp4_multiplier(), in both halves of a
+/// register.
+__device__ inline uint32_t fp4_multiplier_pair(uint32_t word, int i) {
+  return __byte_perm(word & 0x80808080u, word, 0x4040 + 0x1111 * i);
 }
 
-/// Four E4M3 codes of a packed word (order: packing.h) to two registers.
+/// Where the registers of a fragment keep a code before the multiplication.
+inline constexpr uint32_t kFp4Places = 0x81c081c0u;
+inline constexpr uint32_t kFp8Places = 0x87f087f0u;
+
+/// The bits of register p of the fragment that a packed word of eight E2M1 codes holds.
+__device__ inline uint32_t fp4_places(uint32_t q, int p) {
+  switch (p) {
+    case 0: return q & kFp4Places;
+    case 1: return (q ^ __funnelshift_r(q, q, 4)) & kFp4Places;
+    case 2: return (q << 2 ^ q >> 6) & kFp4Places;
+    default: return q << 6 & kFp4Places;
+  }
+}
+/// The bits of the second of two registers that a packed word of four E4M3 codes holds; those of
+/// the first lie in place.
+__device__ inline uint32_t fp8_second_places(uint32_t q) {
+  return (q << 4 ^ q >> 4) & kFp8Places;
+}
+
+/// Eight E2M1 codes of a packed word to the four registers of a 64 × 16 fragment. `upper` scales
+/// registers 0 and 2 (row r), `lower` 1 and 3 (row r + 8 of the fragment).
+__device__ inline void unpack_fp4(uint32_t q, uint32_t upper, uint32_t lower, uint32_t (&a)[4]) {
+#pragma unroll
+  for (int p = 0; p < 4; ++p)
+    a[p] = multiply_bf16x2(fp4_places(q, p), p % 2 == 0 ? upper : lower);
+}
+
+/// Four E4M3 codes of a packed word to two registers.
 __device__ inline void unpack_fp8(
     uint32_t q, uint32_t multiplier, uint32_t& first, uint32_t& second
 ) {
-  const uint32_t rotated = __funnelshift_r(q, q, 4);
-  first = multiply_bf16x2(q & 0x87f087f0u, multiplier);
-  second = multiply_bf16x2((rotated & 0x87808780u) | (q << 4 & 0x00700070u), multiplier);
+  first = multiply_bf16x2(q & kFp8Places, multiplier);
+  second = multiply_bf16x2(fp8_second_places(q), multiplier);
 }
 
 /// A thread's 16 bytes of FP8 weights, 32 columns, to the registers of two 64 × 16 fragments.
