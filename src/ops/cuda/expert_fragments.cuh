@@ -34,9 +34,10 @@ struct FragmentPlace {
   uint32_t scales;
   int shift;  ///< of the multipliers in their word, in FP8
 
-  static __device__ FragmentPlace now() {
+  /// Of the calling thread; the second row tile is `second` bytes behind the first.
+  static __device__ FragmentPlace now(int second) {
     const ConsumerPlace at = ConsumerPlace::now();
-    const int block = at.group * WeightSlot<kFp8>::kSecond;
+    const int block = at.group * second;
     return {
         static_cast<uint32_t>(block + 16 * at.thread),
         static_cast<uint32_t>(kFp8 ? block + 4096 : block + 2048 + at.thread / 4 * 4),

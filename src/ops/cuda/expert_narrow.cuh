@@ -23,7 +23,8 @@ struct NarrowExperts {
   static constexpr int kConverters = 32 * kConverterWarps;
   static constexpr int kThreads = kConsumers + kConverters + 32;
   static constexpr int kItemSlots = 4;
-  static constexpr int kWeightSlots = 8;
+  static constexpr int kWeightSlots = 4;
+  static constexpr int kSlotColumns = 256;  ///< that a slot of weights has in FP4
   static constexpr int kTokenSlots = 3;
   static constexpr int kTokenSlotBytes = kMaxTokens * 2 * kBlockCols;
   // In all no more than the 80 that each thread begins with.
@@ -43,8 +44,9 @@ struct NarrowMemory {
   using Shape = NarrowExperts;
   static constexpr int kItemSlots = Shape::kItemSlots;
   static constexpr int kWeightSlots = Shape::kWeightSlots;
+  static constexpr int kSlotColumns = Shape::kSlotColumns;
   alignas(1024) uint8_t tokens[Shape::kTokenSlots][Shape::kTokenSlotBytes];
-  alignas(128) uint8_t weights[Shape::kWeightSlots][kWeightSlotBytes];
+  alignas(128) uint8_t weights[Shape::kWeightSlots][weight_slot_bytes<Shape::kSlotColumns>()];
   alignas(16) uint8_t stage[Shape::kMaxTokens * kStagePitch];
   float weight[Shape::kItemSlots][Shape::kMaxTokens];
   int32_t source[Shape::kMaxTokens];  ///< row of the operand, for the converters alone
@@ -239,8 +241,9 @@ class NarrowConsumer {
   /// d = weights · tokens over `cols` columns.
   template <int N, bool kFp8>
   __device__ __forceinline__ void multiply(float (&d)[N / 2], int cols) {
+    using Slot = WeightSlot<kFp8, Shape::kSlotColumns>;
     constexpr int kPerTokenSlot = Shape::chunks_of_slot(N);
-    const auto at = FragmentPlace<kFp8>::now();
+    const auto at = FragmentPlace<kFp8>::now(Slot::kSecond);
     const int lane = ConsumerPlace::now().thread % 32;
     const uint32_t rows[2] = {
         static_cast<uint32_t>(swizzled_offset(lane % 8, lane / 8)),
@@ -249,28 +252,26 @@ class NarrowConsumer {
 #pragma unroll
     for (float& sum : d)
       sum = 0;
-    for (int pair = 0; pair < chunks; pair += 2) {
+    for (int first = 0; first < chunks; first += Slot::kChunks) {
+      barrier_wait(&memory_.weights_full[weights_.slot], weights_.parity);
+      const uint32_t slot = shared_address(memory_.weights[weights_.slot]);
 #pragma unroll
-      for (int second = 0; second < 2; ++second) {
-        if (kFp8 || second == 0)
-          barrier_wait(&memory_.weights_full[weights_.slot], weights_.parity);
+      for (int i = 0; i < Slot::kChunks; ++i) {
+        if (i != 0 && i % 2 == 0 && first + i == chunks) break;
         ExpertFragments<kFp8> fragments;
-        fragments.from(
-            shared_address(memory_.weights[weights_.slot]) +
-                (kFp8 ? 0 : second) * WeightSlot<kFp8>::kBlock,
-            at
-        );
-        const int part = kPerTokenSlot == 1 ? 0 : pair % kPerTokenSlot + second;
-        if (second == 0 ? part == 0 : kPerTokenSlot == 1)
+        fragments.from(slot + i * Slot::kBlock, at);
+        // Slots of either ring hold a power of two chunks.
+        const int part =
+            kPerTokenSlot > Slot::kChunks ? first % kPerTokenSlot + i : i % kPerTokenSlot;
+        if (kPerTokenSlot > Slot::kChunks && i != 0 ? false : part == 0)
           barrier_wait(&memory_.tokens_full[tokens_.slot], tokens_.parity);
         const uint32_t tile =
             shared_address(memory_.tokens[tokens_.slot]) + part * N * 2 * kBlockCols;
         multiply_chunk<N>(d, fragments, {tile + rows[0], tile + rows[1]});
-        if (kFp8 || second == 1) release(memory_.weights_empty, weights_);
-        const bool ends_slot = part == kPerTokenSlot - 1 || pair + 2 == chunks;
-        if (kPerTokenSlot == 1 || (second == 1 && ends_slot))
-          release(memory_.tokens_empty, tokens_);
+        const bool ends_slot = part == kPerTokenSlot - 1 || first + i + 1 == chunks;
+        if (kPerTokenSlot == 1 || (i % 2 == 1 && ends_slot)) release(memory_.tokens_empty, tokens_);
       }
+      release(memory_.weights_empty, weights_);
     }
   }
 

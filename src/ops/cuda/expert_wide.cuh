@@ -30,6 +30,7 @@ struct WideExperts {
   static constexpr int kTokenSlotBytes = 256 * 2 * kBlockCols;
   static constexpr int kTokenSlots = kMaxTokens <= 128 ? 4 : 3;
   static constexpr int kWeightSlots = 6;
+  static constexpr int kSlotColumns = 128;  ///< that a slot of weights has in FP4
   // In all no more than the 168 that each thread begins with.
   static constexpr int kConsumerRegisters = 232;
   static constexpr int kProducerRegisters = 40;
@@ -68,8 +69,9 @@ template <class Shape>
 struct WideMemory {
   static constexpr int kItemSlots = Shape::kItemSlots;
   static constexpr int kWeightSlots = Shape::kWeightSlots;
+  static constexpr int kSlotColumns = Shape::kSlotColumns;
   alignas(1024) uint8_t tokens[Shape::kTokenSlots][Shape::kTokenSlotBytes];
-  alignas(128) uint8_t weights[Shape::kWeightSlots][kWeightSlotBytes];
+  alignas(128) uint8_t weights[Shape::kWeightSlots][weight_slot_bytes<Shape::kSlotColumns>()];
   alignas(16) uint8_t stage[2][Shape::kMaxTokens * kStagePitch];  ///< one for each warpgroup
   float weight[Shape::kMaxTokens];
   WorkItem items[Shape::kItemSlots];
@@ -232,7 +234,7 @@ class WideConsumer {
   __device__ __forceinline__ void multiply(float (&d)[N / 2], int cols) {
     constexpr int kSteps = steps(N);
     constexpr int kChunksOfSlot = Shape::chunks_of_slot(N);
-    const auto at = FragmentPlace<kFp8>::now();
+    const auto at = FragmentPlace<kFp8>::now(WeightSlot<kFp8, Shape::kSlotColumns>::kSecond);
     const int chunks = static_cast<int>(column_chunks(cols));  // an even number
     clear_sums(d);
     ExpertFragments<kFp8> fragments;
@@ -283,7 +285,9 @@ class WideConsumer {
     const int block = kFp8 ? 0 : second;
     if (block == 0) barrier_wait(&memory_.weights_full[weights_.slot], weights_.parity);
     fragments.from(
-        shared_address(memory_.weights[weights_.slot]) + block * WeightSlot<kFp8>::kBlock, at
+        shared_address(memory_.weights[weights_.slot]) +
+            block * WeightSlot<kFp8, Shape::kSlotColumns>::kBlock,
+        at
     );
   }
   __device__ __forceinline__ void release_weights() {

@@ -103,16 +103,19 @@ __device__ inline void wait_for_phase_1(const ExpertArguments& op, int tile) {
 inline constexpr int kConsumerWarps = 8;
 inline constexpr int kConsumers = 32 * kConsumerWarps;
 
-/// A slot of the weight ring: two row tiles, `kChunks` blocks of each.
-template <bool kFp8>
+/// A slot of a weight ring: two row tiles, as many blocks of each as `kColumns` columns are in FP4,
+/// or half as many in FP8.
+template <bool kFp8, int kColumns>
 struct WeightSlot {
-  static constexpr int kChunks = kFp8 ? 1 : 2;
+  static constexpr int kChunks = kColumns / kBlockCols / (kFp8 ? 2 : 1);
   static constexpr int kBlock = block_bytes(kFp8 ? WeightFormat::kFp8 : WeightFormat::kFp4);
   static constexpr int kSecond = kChunks * kBlock;  ///< offset of the second row tile
 };
-inline constexpr int kWeightSlotBytes = 8704;
-static_assert(2 * WeightSlot<false>::kSecond <= kWeightSlotBytes);
-static_assert(2 * WeightSlot<true>::kSecond <= kWeightSlotBytes);
+template <int kColumns>
+constexpr int weight_slot_bytes() {
+  static_assert(WeightSlot<true, kColumns>::kSecond <= WeightSlot<false, kColumns>::kSecond);
+  return 2 * WeightSlot<false, kColumns>::kSecond;
+}
 
 /// The two row tiles of an item's weights, as streams of blocks: gate and up, or two of down.
 struct WeightStreams {
@@ -126,7 +129,7 @@ __device__ inline const uint8_t* matrix_of(
 }
 template <bool kFp8>
 __device__ WeightStreams streams_of(const ExpertArguments& op, const WorkItem& item) {
-  constexpr int64_t kBlock = WeightSlot<kFp8>::kBlock;
+  constexpr int64_t kBlock = block_bytes(kFp8 ? WeightFormat::kFp8 : WeightFormat::kFp4);
   if (item.phase == 1) {
     const int64_t offset = item.unit * column_chunks(op.hidden) * kBlock;
     return {
@@ -146,23 +149,23 @@ template <bool kFp8, class Memory, class Place>
 __device__ void stream_weights(
     const ExpertArguments& op, const WorkItem& item, Memory& memory, Place& place
 ) {
-  using Slot = WeightSlot<kFp8>;
+  using Slot = WeightSlot<kFp8, Memory::kSlotColumns>;
   const WeightStreams streams = streams_of<kFp8>(op, item);
   const int chunks = static_cast<int>(column_chunks(columns_of(op, item.phase)));
   const bool read_once = item.tiles_of_expert == 1;
-  constexpr int kBytes = Slot::kChunks * Slot::kBlock;  // the number of chunks is even
   for (int chunk = 0; chunk < chunks; chunk += Slot::kChunks) {
     const int64_t offset = int64_t{chunk} * Slot::kBlock;
+    const int bytes = min(Slot::kChunks, chunks - chunk) * Slot::kBlock;
     uint8_t* slot = memory.weights[place.slot];
     uint64_t* full = &memory.weights_full[place.slot];
     barrier_wait(&memory.weights_empty[place.slot], place.parity ^ 1);
-    barrier_expect(full, 2 * kBytes);
+    barrier_expect(full, 2 * bytes);
     if (read_once) {
-      bulk_load_streaming(slot, streams.first + offset, kBytes, full);
-      bulk_load_streaming(slot + Slot::kSecond, streams.second + offset, kBytes, full);
+      bulk_load_streaming(slot, streams.first + offset, bytes, full);
+      bulk_load_streaming(slot + Slot::kSecond, streams.second + offset, bytes, full);
     } else {
-      bulk_load(slot, streams.first + offset, kBytes, full);
-      bulk_load(slot + Slot::kSecond, streams.second + offset, kBytes, full);
+      bulk_load(slot, streams.first + offset, bytes, full);
+      bulk_load(slot + Slot::kSecond, streams.second + offset, bytes, full);
     }
     place.advance();
   }
