@@ -57,6 +57,7 @@ std::unique_ptr<checkpoint::Checkpoint> Engine::State::preflight() {
       .max_rows = options.max_num_batched_tokens,
       .max_seqs = options.max_num_seqs,
       .num_slots = num_state_slots(options),
+      .num_drafts = draft_options.num_drafts,
       .replay = replay};
   const auto measured = measure_steps(*checkpoint, *ops, *pool, step_limits);
   available = ops->memory().available();  // after the kernels have been loaded

@@ -126,16 +126,10 @@ model::StepOutput ModelDevice::forward(const StepInputs& inputs) {
 
 void ModelDevice::end_astray(const std::vector<uint8_t>& finite) {
   for (std::size_t s = 0; s < runs_.size(); ++s) {
-    if (finite[s] != 0) continue;
-    const auto [entry, result, num_drafts] = runs_[s];
-    if (num_drafts > 0) {  // a draft's row may be at fault: the step is repeated without
-      entry->tokens.resize(entry->tokens.size() - static_cast<std::size_t>(num_drafts));
-      entry->drafts.clear();
-      std::erase_if(draws_, [&](const PlannedDraw& draw) { return draw.entry == entry; });
-      continue;
-    }
-    entry->ended = true;
-    result->end = DrawEnd::kNotFinite;
+    const Run& run = runs_[s];
+    if (finite[s] != 0 || run.num_drafts > 0) continue;  // of drafts, only what is drawn counts
+    run.entry->ended = true;
+    run.result->end = DrawEnd::kNotFinite;
   }
 }
 

@@ -90,8 +90,7 @@ struct DraftResult {
 struct SequenceResult {
   sched::SequenceId id = sched::kNoSequence;
   bool skipped = false;  ///< draws were planned, but the device had ended the sequence before
-  std::vector<sampling::Draw> draws = {};  ///< new tokens: none behind an inner chunk, when the
-                                           ///< step is to be repeated without drafts, or skipped
+  std::vector<sampling::Draw> draws = {};  ///< new tokens: none behind an inner chunk, or skipped
   DrawEnd end = DrawEnd::kGoesOn;          ///< after all of them
   DraftResult drafts = {};
   bool drafted = false;                            ///< drafts were made for the next step

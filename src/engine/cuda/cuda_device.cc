@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "engine/cuda/recorded_sizes.h"
 #include "ops/cuda/expert_counts.h"
 #include "ops/cuda/waits.h"
 
@@ -16,6 +15,7 @@ namespace {
 using sampling::cuda::Drawn;
 using sampling::cuda::DrawRow;
 using sampling::cuda::SlotParams;
+using sampling::cuda::VerifyBlock;
 
 /// Best tokens that a recorded step's draws have room for.
 int64_t padded_tops(int64_t most) {
@@ -76,6 +76,7 @@ CudaDevice::CudaDevice(const DeviceParts& parts)
   count_bytes_ = count_bytes(parts.model.config);
   result_bytes_ = count_bytes_ + planned_result_bytes(parts.max_results);
   results_ = parts.ops.memory().allocate(result_bytes_, "the draws of a step");
+  if (parts.num_drafts > 0) drafts_.emplace(parts_, slots_);
 }
 
 CudaDevice::~CudaDevice() {
@@ -137,6 +138,8 @@ void CudaDevice::start(int32_t slot, std::shared_ptr<const Admission> admission,
   );
   upload(slots_.params() + slot, std::span(&entry.sampling->params(), 1), flight);
   entry.num_blocks = 0;
+  entry.num_tokens = std::ssize(tokens);
+  entry.drafts.clear();
   entry.ended = false;
   entry.admission = std::move(admission);
 }
@@ -147,7 +150,17 @@ void CudaDevice::append_blocks(int32_t slot, const std::vector<int32_t>& blocks,
   entry.num_blocks += std::ssize(blocks);
 }
 
-void CudaDevice::plan_rows(const SequenceOrder& order, InFlight& flight) {
+std::vector<int64_t> CudaDevice::choose_drafts(const StepInputs& inputs) const {
+  std::vector<const SlotDrafts*> held;
+  for (const SequenceOrder& order : inputs.sequences) {
+    const Entry& entry = entries_[static_cast<std::size_t>(order.rows.slot)];
+    const bool goes_on = !order.rows.is_prefill && !entry.ended;
+    held.push_back(goes_on ? &entry.drafts : nullptr);
+  }
+  return drafts_to_verify(inputs, held);
+}
+
+void CudaDevice::plan_rows(const SequenceOrder& order, int64_t num_drafts, InFlight& flight) {
   const sched::PlannedSequence& rows = order.rows;
   SequenceResult& result = flight.result.sequences.emplace_back();
   PlannedResult& planned = flight.planned.emplace_back();
@@ -155,27 +168,29 @@ void CudaDevice::plan_rows(const SequenceOrder& order, InFlight& flight) {
   planned.slot = rows.slot;
   if (rows.admitted) start(rows.slot, order.admission, flight);
   append_blocks(rows.slot, rows.new_blocks, flight);
-  const Entry& entry = entries_[static_cast<std::size_t>(rows.slot)];
+  Entry& entry = entries_[static_cast<std::size_t>(rows.slot)];
   if (entry.ended) {
     result.skipped = rows.samples;
     return;
   }
   const Admission& admission = *entry.admission;
   const ScoredRows scored = scored_rows(admission, rows);
-  const int64_t end = rows.start + rows.num_rows;
+  const int64_t start = drafts_ && !rows.is_prefill ? entry.num_tokens - 1 : rows.start;
+  const int64_t num_rows = rows.num_rows + num_drafts;
+  const bool all_logits = scored.count > 0 || num_drafts > 0;
   const int64_t first_logits = std::ssize(draw_rows_);
   planned.sequence = std::ssize(step_.sequences);
   step_.sequences.push_back(
-      {.tokens = {slots_.tokens(rows.slot), static_cast<std::size_t>(end)},
-       .start = rows.start,
+      {.tokens = {slots_.tokens(rows.slot), static_cast<std::size_t>(start + num_rows)},
+       .start = start,
        .slot = rows.slot,
        .block_table = slots_.blocks(rows.slot),
        .prompt_length = admission.num_prompt_tokens,
-       .logits = scored.count > 0 ? model::LogitRows::kAll
-                 : rows.samples   ? model::LogitRows::kLast
-                                  : model::LogitRows::kNone}
+       .logits = all_logits     ? model::LogitRows::kAll
+                 : rows.samples ? model::LogitRows::kLast
+                                : model::LogitRows::kNone}
   );
-  const int64_t num_logits = scored.count > 0 ? rows.num_rows : int64_t{rows.samples};
+  const int64_t num_logits = all_logits ? num_rows : int64_t{rows.samples};
   draw_rows_.resize(static_cast<std::size_t>(first_logits + num_logits));
   score_tokens_.resize(draw_rows_.size(), -1);
   score_tops_.resize(draw_rows_.size(), 0);
@@ -189,10 +204,42 @@ void CudaDevice::plan_rows(const SequenceOrder& order, InFlight& flight) {
   planned.score_row = first_logits + scored.begin - rows.start;
   planned.num_scores = scored.count;
   planned.first_token = scored.begin + 1;
-  if (!rows.samples) return;
-  planned.draw_row = first_logits + num_logits - 1;
-  draw_rows_.back() = {
-      .position = end - 1, .slot = rows.slot, .place = slots_.tokens(rows.slot) + end};
+  planned.verified = std::exchange(entry.drafts, {});
+  planned.verified.tokens.resize(static_cast<std::size_t>(num_drafts));
+  planned.verified.survivals.resize(static_cast<std::size_t>(num_drafts));
+  if (rows.samples) plan_draws(order, start + rows.num_rows, planned);
+}
+
+// `end`: tokens of the sequence, without its drafts.
+void CudaDevice::plan_draws(const SequenceOrder& order, int64_t end, PlannedResult& planned) {
+  int32_t* place = slots_.tokens(planned.slot) + end;
+  planned.draw_row = std::ssize(draw_rows_) - 1 - planned.verified.count();
+  if (!drafts_) {
+    draw_rows_.back() = {.position = end - 1, .slot = planned.slot, .place = place};
+    return;
+  }
+  planned.drawn = std::ssize(blocks_);
+  blocks_.push_back(
+      {.position = end - 1,
+       .drafts = place,
+       .place = place,
+       .first_row = static_cast<int32_t>(planned.draw_row),
+       .num_drafts = static_cast<int32_t>(planned.verified.count()),
+       .slot = planned.slot}
+  );
+  if (order.drafts) plan_draft(planned.slot, end, planned);
+}
+
+void CudaDevice::plan_draft(int32_t slot, int64_t known, PlannedResult& planned) {
+  const Admission& admission = *entries_[static_cast<std::size_t>(slot)].admission;
+  planned.drafting = std::ssize(drafting_);
+  drafting_.push_back(
+      {.slot = slot,
+       .known = known,
+       .prompt_length = admission.num_prompt_tokens,
+       .drawn = planned.drawn,
+       .is_greedy = draws_best_tokens(*admission.sampling)}
+  );
 }
 
 void CudaDevice::plan_fork(const ForkOrder& order, InFlight& flight) {
@@ -208,6 +255,9 @@ void CudaDevice::plan_fork(const ForkOrder& order, InFlight& flight) {
       {.position = end - 1, .slot = fork.child_slot, .place = slots_.tokens(fork.child_slot) + end}
   );
   most_ = std::max(most_, order.admission->sampling->top_logprobs);
+  if (!drafts_) return;
+  planned.drawn = std::ssize(blocks_) + num_forks_++;
+  if (order.drafts) plan_draft(fork.child_slot, end, planned);
 }
 
 bool CudaDevice::is_plain_decode(const StepInputs& inputs) const {
@@ -216,7 +266,8 @@ bool CudaDevice::is_plain_decode(const StepInputs& inputs) const {
              step_.sequences.begin(),
              step_.sequences.end(),
              [](const model::SequenceInput& sequence) {
-               return sequence.num_rows() == 1 && sequence.logits == model::LogitRows::kLast;
+               return sequence.logits == model::LogitRows::kAll ||
+                      (sequence.num_rows() == 1 && sequence.logits == model::LogitRows::kLast);
              }
          );
 }
@@ -224,14 +275,20 @@ bool CudaDevice::is_plain_decode(const StepInputs& inputs) const {
 void CudaDevice::enqueue(const StepInputs& inputs, InFlight& flight) {
   step_.sequences.clear();
   draw_rows_.clear();
+  blocks_.clear();
+  num_forks_ = 0;
+  drafting_.clear();
   score_tokens_.clear();
   score_tops_.clear();
   any_scores_ = false;
   most_ = 0;
   flight.buffers.start.record(exec_.stream);
   start_trace(inputs, flight);
-  for (const SequenceOrder& order : inputs.sequences)
-    plan_rows(order, flight);
+  const std::vector<int64_t> num_drafts = choose_drafts(inputs);
+  for (std::size_t i = 0; i < inputs.sequences.size(); ++i) {
+    plan_rows(inputs.sequences[i], num_drafts[i], flight);
+    flight.result.num_draft_rows += num_drafts[i];
+  }
   if (step_.sequences.empty()) return;
   for (const ForkOrder& order : inputs.forks)
     plan_fork(order, flight);
@@ -241,11 +298,17 @@ void CudaDevice::enqueue(const StepInputs& inputs, InFlight& flight) {
   } else {
     enqueue_mixed(inputs, flight);
   }
+  if (drafts_) {
+    flight.num_drafting = std::ssize(drafting_);
+    if (!drafting_.empty()) drafts_->enqueue(drafting_, exec_, flight.buffers);
+    drafts_->fetch(flight.num_drafting, exec_, flight.buffers);
+  }
   flight.buffers.end.record(exec_.stream);
 }
 
 View<const float, 2> CudaDevice::enqueue_pass(const model::PlacedStep& placed, StepTrace* trace) {
-  const model::ForwardOptions options{.replay = parts_.replay, .keep_expert_ids = true};
+  const model::ForwardOptions options{
+      .replay = parts_.replay, .draft_context = drafts_.has_value(), .keep_expert_ids = true};
   ops::Exec exec = exec_;
   if (trace != nullptr) exec.observer = &trace->events();
   const ops::OpTable& table = trace == nullptr ? parts_.ops : trace->events().table();
@@ -282,10 +345,11 @@ void CudaDevice::start_trace(const StepInputs& inputs, InFlight& flight) {
   flight.trace = std::make_unique<StepTrace>(inputs, clock_, exec_.stream);
 }
 
-View<const DrawRow, 1> CudaDevice::place_draw_rows(InFlight& flight) {
-  const auto rows = exec_.scratch.array<DrawRow>(std::ssize(draw_rows_));
-  upload(rows.data, std::span<const DrawRow>(draw_rows_), flight);
-  return rows;
+template <class T>
+View<const T, 1> CudaDevice::place(const std::vector<T>& values, InFlight& flight) {
+  const auto placed = exec_.scratch.array<T>(std::ssize(values));
+  upload(placed.data, std::span<const T>(values), flight);
+  return placed;
 }
 
 void CudaDevice::draw(
@@ -294,6 +358,24 @@ void CudaDevice::draw(
   const View<const SlotParams, 1> slots(slots_.params(), slots_.num_slots());
   sampling::cuda::draw(
       exec_.stream, {.logits = logits, .rows = rows, .slots = slots, .drawn = results}
+  );
+}
+
+void CudaDevice::verify(
+    const View<const float, 2>& logits,
+    const View<const VerifyBlock, 1>& blocks,
+    int64_t most_drafts,
+    const Drawn& results
+) {
+  const View<const SlotParams, 1> slots(slots_.params(), slots_.num_slots());
+  sampling::cuda::verify(
+      exec_.stream,
+      {.logits = logits,
+       .blocks = blocks,
+       .most_drafts = most_drafts,
+       .slots = slots,
+       .drawn = results,
+       .num_drawn = View<int32_t, 1>(drafts_->num_drawn().data, blocks.dim(0))}
   );
 }
 
@@ -316,7 +398,8 @@ void CudaDevice::fetch(const model::PlacedStep& placed, InFlight& flight) {
 
 CudaDevice::RecordedStep& CudaDevice::recording_of(const GraphKey& key) {
   const auto known = recorded_.find(key);
-  if (known == recorded_.end() && std::ssize(recorded_) >= max_recordings(slots_.num_slots())) {
+  if (known == recorded_.end() &&
+      std::ssize(recorded_) >= max_recordings(slots_.num_slots(), drafts_.has_value())) {
     // The one that was not played for longest: no step in flight plays it.
     recorded_.erase(std::min_element(
         recorded_.begin(),
@@ -330,30 +413,44 @@ CudaDevice::RecordedStep& CudaDevice::recording_of(const GraphKey& key) {
 }
 
 void CudaDevice::enqueue_decode(InFlight& flight) {
-  int64_t longest = 0;
-  for (const model::SequenceInput& sequence : step_.sequences)
+  int64_t longest = 0, own_rows = 0;
+  bool any_drafts = false;
+  for (const model::SequenceInput& sequence : step_.sequences) {
     longest = std::max<int64_t>(longest, std::ssize(sequence.tokens));
+    own_rows += sequence.num_rows();
+    any_drafts = any_drafts || sequence.num_rows() > 1;
+  }
+  const int64_t most_rows = any_drafts ? 1 + parts_.num_drafts : 1;
   const GraphKey key{
-      padded_rows(std::ssize(step_.sequences)), padded_length(longest), padded_tops(most_)};
-  flight.shape = {key.rows, key.most};
+      recorded_size(own_rows, std::ssize(step_.sequences), most_rows, longest), padded_tops(most_)};
+  flight.shape = {key.size.rows, key.most};
   reserve_results(flight.shape);
-  flight.buffers.reserve(count_bytes_ + flight.shape.bytes(), key.rows);
-  draw_rows_.resize(static_cast<std::size_t>(key.rows));
+  flight.buffers.reserve(count_bytes_ + flight.shape.bytes(), key.size.sequences);
+  draw_rows_.resize(static_cast<std::size_t>(key.size.rows));
+  if (drafts_) blocks_.resize(static_cast<std::size_t>(key.size.sequences));
 
   const Arena::Scope scope(exec_.scratch);
   const model::PlacedStep placed(
       parts_.model,
       step_,
-      {.staging = flight.buffers.staging(), .padded_rows = key.rows, .max_length = key.max_length},
+      {.staging = flight.buffers.staging(),
+       .padded_rows = key.size.rows,
+       .padded_sequences = key.size.sequences,
+       .most_rows = key.size.most_rows,
+       .max_length = key.size.max_length},
       exec_
   );
-  const int64_t own_rows = std::ssize(step_.sequences);
   flight.expert_mean = mean_experts(parts_.model.config, own_rows, 0, /*border=*/-1);
-  const View<const DrawRow, 1> rows = place_draw_rows(flight);
+  const View<const DrawRow, 1> rows = place(draw_rows_, flight);
+  const View<const VerifyBlock, 1> blocks = place(blocks_, flight);
   const auto pass = [&](StepTrace* trace) {
-    draw(
-        enqueue_pass(placed, trace), rows, results_in(results_.get() + count_bytes_, flight.shape)
-    );
+    const View<const float, 2> logits = enqueue_pass(placed, trace);
+    const Drawn results = results_in(results_.get() + count_bytes_, flight.shape);
+    if (drafts_) {
+      verify(logits, blocks, most_rows - 1, results);
+    } else {
+      draw(logits, rows, results);
+    }
   };
   RecordedStep& recorded = recording_of(key);
   if (recorded.times++ > 0 && !recorded.graph)
@@ -422,7 +519,8 @@ void CudaDevice::enqueue_mixed(const StepInputs& inputs, InFlight& flight) {
       placed.kept ? placed.kept->count() : 0,
       placed.border
   );
-  const View<const DrawRow, 1> rows = place_draw_rows(flight);
+  const View<const DrawRow, 1> rows = place(draw_rows_, flight);
+  const View<const VerifyBlock, 1> blocks = place(blocks_, flight);
   const View<const float, 2> logits = enqueue_pass(placed, flight.trace.get());
   const Drawn results = results_in(results_.get() + count_bytes_, flight.shape);
   if (logits.dim(0) > 0) {
@@ -433,7 +531,13 @@ void CudaDevice::enqueue_mixed(const StepInputs& inputs, InFlight& flight) {
         .top_tokens = View<int32_t, 2>(results.top_tokens.data, logits.dim(0), most_),
         .top_logprobs = View<float, 2>(results.top_logprobs.data, logits.dim(0), most_)};
     enqueue_scores(logits, own, flight);
-    draw(logits, View<const DrawRow, 1>(rows.data, logits.dim(0)), own);
+    if (drafts_) {
+      verify(logits, blocks, parts_.num_drafts, own);
+      const std::vector<int32_t> one_each(static_cast<std::size_t>(num_forks_), 1);
+      upload(drafts_->num_drawn().data + blocks.dim(0), std::span<const int32_t>(one_each), flight);
+    } else {
+      draw(logits, View<const DrawRow, 1>(rows.data, logits.dim(0)), own);
+    }
     enqueue_forks(inputs, logits, rows, results, flight);
   }
   fetch(placed, flight);
@@ -471,13 +575,15 @@ void CudaDevice::read_results(InFlight& flight) {
       result.skipped = planned.draw_row >= 0;
       continue;
     }
-    if (planned.sequence >= 0 && flight.buffers.finite()[planned.sequence] == 0) {
+    const bool is_sure = planned.verified.count() == 0;  // of drafts, only what is drawn counts
+    if (is_sure && planned.sequence >= 0 && flight.buffers.finite()[planned.sequence] == 0) {
       entry.ended = true;
       result.end = DrawEnd::kNotFinite;
       continue;
     }
     read_scores(flight, planned, result);
-    if (planned.draw_row >= 0) read_draw(flight, planned, result);
+    if (planned.draw_row >= 0) read_draws(flight, planned, result);
+    if (planned.drafting >= 0) read_drafts(flight, planned, result);
   }
 }
 
@@ -494,21 +600,40 @@ void CudaDevice::read_scores(
   }
 }
 
-void CudaDevice::read_draw(
+void CudaDevice::read_draws(
     const InFlight& flight, const PlannedResult& planned, SequenceResult& result
 ) {
   Entry& entry = entries_[static_cast<std::size_t>(planned.slot)];
   const sampling::SamplingParams& params = *entry.admission->sampling;
   const auto eos = static_cast<int32_t>(parts_.model.config.tokens.eos_token_id);
   const Drawn results = results_in(flight.buffers.results() + count_bytes_, flight.shape);
-  sampling::Draw draw = draw_of(results, planned.draw_row, params.top_logprobs);
-  if (!draw.finite) {
-    result.end = DrawEnd::kNotFinite;
-  } else if (sampling::ends_choice(params, eos, draw.token)) {
-    result.end = draw.token == eos ? DrawEnd::kEos : DrawEnd::kStopToken;
+  const int64_t count =
+      planned.drawn < 0 ? 1 : DraftPass::fetched_num_drawn(flight.buffers)[planned.drawn];
+  for (int64_t i = 0; i < count && result.end == DrawEnd::kGoesOn; ++i) {
+    sampling::Draw draw = draw_of(results, planned.draw_row + i, params.top_logprobs);
+    if (!draw.finite) {
+      result.end = DrawEnd::kNotFinite;
+      break;
+    }
+    if (sampling::ends_choice(params, eos, draw.token))
+      result.end = draw.token == eos ? DrawEnd::kEos : DrawEnd::kStopToken;
+    const bool is_draft = i < planned.verified.count();
+    if (is_draft && draw.token == planned.verified.tokens[static_cast<std::size_t>(i)])
+      ++result.drafts.num_accepted;
+    result.draws.push_back(std::move(draw));
   }
-  if (draw.finite) result.draws.push_back(std::move(draw));
+  result.drafts.survivals = planned.verified.survivals;
+  entry.num_tokens += std::ssize(result.draws);
   entry.ended = result.end != DrawEnd::kGoesOn;
+}
+
+void CudaDevice::read_drafts(
+    const InFlight& flight, const PlannedResult& planned, SequenceResult& result
+) {
+  result.drafted = true;
+  Entry& entry = entries_[static_cast<std::size_t>(planned.slot)];
+  if (entry.ended) return;
+  entry.drafts = drafts_->drafts_of(planned.drafting, flight.num_drafting, flight.buffers);
 }
 
 }  // namespace di::engine::cuda

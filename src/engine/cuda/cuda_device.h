@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/cuda/draft_pass.h"
+#include "engine/cuda/recorded_sizes.h"
 #include "engine/cuda/slot_memory.h"
 #include "engine/cuda/step_buffers.h"
 #include "engine/cuda/step_trace.h"
@@ -18,11 +20,13 @@
 #include "model/placed_step.h"
 #include "ops/cuda/graph.h"
 #include "sampling/cuda/slot.h"
+#include "sampling/cuda/verify.h"
 
 namespace di::engine::cuda {
 
 /// Up to two steps are on the device at once. A step that only decodes is recorded the second time
-/// that one of its size comes, and played from then on.
+/// that one of its size comes, and played from then on. With drafts there is one step at a time:
+/// how many of them the next one verifies depends on their confidences.
 ///
 /// Thread: one at a time.
 class CudaDevice final : public Device {
@@ -31,7 +35,7 @@ class CudaDevice final : public Device {
   ~CudaDevice() override;
 
   void launch(StepInputs inputs) override;
-  int64_t depth() const override { return kDepth; }
+  int64_t depth() const override { return drafts_ ? 1 : kDepth; }
   bool done() const override;
   StepResult collect() override;
 
@@ -43,14 +47,19 @@ class CudaDevice final : public Device {
     std::shared_ptr<const Admission> admission;
     std::unique_ptr<sampling::cuda::DeviceSlot> sampling;
     int64_t num_blocks = 0;
-    bool ended = false;  ///< a collected step ended it: its rows in later steps are skipped
+    int64_t num_tokens = 0;  ///< with drafts: prompt and outputs so far
+    SlotDrafts drafts;       ///< behind these, on the device too
+    bool ended = false;      ///< a collected step ended it: its rows in later steps are skipped
   };
 
   /// Where the rows of logits of one sequence's result lie.
   struct PlannedResult {
     int32_t slot = 0;
     int64_t sequence = -1;  ///< index into the step's sequences; −1: a fork
-    int64_t draw_row = -1;  ///< −1: nothing is drawn
+    int64_t draw_row = -1;  ///< of the first draw; −1: nothing is drawn
+    int64_t drawn = -1;     ///< where draws are counted; −1: there is one
+    SlotDrafts verified = {};
+    int64_t drafting = -1;  ///< its place among those that draft; −1: it does not
     int64_t score_row = 0;  ///< first of the scored rows
     int64_t num_scores = 0;
     int64_t first_token = 0;  ///< index of the token that the first scored row predicts
@@ -63,14 +72,14 @@ class CudaDevice final : public Device {
     std::vector<PlannedResult> planned;  // beside result.sequences
     ResultShape shape;
     double expert_mean = 0;  // StepResult::expert_mean
+    int64_t num_drafting = 0;
     bool on_device = false;  // something was enqueued
     std::unique_ptr<StepTrace> trace;
   };
 
   /// Which recorded step a step can be played on.
   struct GraphKey {
-    int64_t rows = 0;
-    int64_t max_length = 0;
+    RecordedSize size;
     int64_t most = 0;  ///< best tokens that its draws report
     auto operator<=>(const GraphKey&) const = default;
   };
@@ -85,7 +94,11 @@ class CudaDevice final : public Device {
   /// Copies to the device, in the order of the stream, without waiting for it.
   template <class T>
   void upload(T* to, std::span<const T> values, InFlight& flight);
-  void plan_rows(const SequenceOrder& order, InFlight& flight);
+  /// Drafts that each sequence of the step verifies.
+  std::vector<int64_t> choose_drafts(const StepInputs& inputs) const;
+  void plan_rows(const SequenceOrder& order, int64_t num_drafts, InFlight& flight);
+  void plan_draws(const SequenceOrder& order, int64_t end, PlannedResult& planned);
+  void plan_draft(int32_t slot, int64_t known, PlannedResult& planned);
   void plan_fork(const ForkOrder& order, InFlight& flight);
   void enqueue(const StepInputs& inputs, InFlight& flight);
   void enqueue_mixed(const StepInputs& inputs, InFlight& flight);
@@ -105,10 +118,18 @@ class CudaDevice final : public Device {
   View<const float, 2> enqueue_pass(const model::PlacedStep& placed, StepTrace* trace);
   void enqueue_counts(const model::PlacedStep& placed, const View<const int32_t, 3>& expert_ids);
   void start_trace(const StepInputs& inputs, InFlight& flight);
-  View<const sampling::cuda::DrawRow, 1> place_draw_rows(InFlight& flight);
+  template <class T>
+  View<const T, 1> place(const std::vector<T>& values, InFlight& flight);
   void draw(
       const View<const float, 2>& logits,
       const View<const sampling::cuda::DrawRow, 1>& rows,
+      const sampling::cuda::Drawn& results
+  );
+  /// The draws of a step that may verify up to `most_drafts` of a sequence.
+  void verify(
+      const View<const float, 2>& logits,
+      const View<const sampling::cuda::VerifyBlock, 1>& blocks,
+      int64_t most_drafts,
       const sampling::cuda::Drawn& results
   );
   /// Makes room for a step's results on the device.
@@ -118,7 +139,8 @@ class CudaDevice final : public Device {
   void read_counts(InFlight& flight);
   void read_results(InFlight& flight);
   void read_scores(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);
-  void read_draw(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);
+  void read_draws(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);
+  void read_drafts(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);
   /// The recording for steps of one size; makes room for it when there are too many.
   RecordedStep& recording_of(const GraphKey& key);
 
@@ -127,6 +149,7 @@ class CudaDevice final : public Device {
   ops::Exec& exec_;
   std::vector<Entry> entries_;  // [slots]
   SlotMemory slots_;
+  std::optional<DraftPass> drafts_;     // when there are any
   int64_t count_bytes_;                 // of the experts' counts, in front of the results
   std::shared_ptr<std::byte> results_;  // counts, and Drawn, of the step that runs
   int64_t result_bytes_ = 0;            // that results_ has room for
@@ -139,8 +162,11 @@ class CudaDevice final : public Device {
 
   // Of the step that is being launched.
   model::Step step_;
-  std::vector<sampling::cuda::DrawRow> draw_rows_;  // [logit rows, then forks]
-  std::vector<int32_t> score_tokens_;               // [logit rows]: −1: not scored
+  std::vector<sampling::cuda::DrawRow> draw_rows_;   // [logit rows, then forks]
+  std::vector<sampling::cuda::VerifyBlock> blocks_;  // with drafts: of each sequence that draws
+  int64_t num_forks_ = 0;
+  std::vector<DraftingSlot> drafting_;
+  std::vector<int32_t> score_tokens_;  // [logit rows]: −1: not scored
   std::vector<int32_t> score_tops_;
   bool any_scores_ = false;
   int64_t most_ = 0;  // best tokens that a draw or score of the step reports

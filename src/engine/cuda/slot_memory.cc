@@ -10,7 +10,7 @@ constexpr auto kWord = static_cast<int64_t>(sizeof(int32_t));
 constexpr auto kParamBytes = static_cast<int64_t>(sizeof(sampling::cuda::SlotParams));
 
 int64_t token_bytes(int64_t context) {
-  return align_up((context + 1) * kWord, 16);
+  return align_up((context + 1 + 2 * cache::kRollbackTokens) * kWord, 16);
 }
 
 int64_t block_bytes(int64_t context) {

@@ -14,14 +14,14 @@ namespace di::engine::cuda {
 /// Thread: any; what is in it belongs to the device's stream.
 class SlotMemory {
  public:
-  /// Slots of sequences of up to `context` tokens and one drawn behind them.
+  /// Slots of sequences of up to `context` tokens, and what is drawn and drafted behind them.
   SlotMemory(const Memory& memory, int64_t slots, int64_t context, int64_t vocab_size);
 
   /// What that allocation takes.
   static int64_t bytes(int64_t slots, int64_t context, int64_t vocab_size);
 
   int64_t num_slots() const { return slots_; }
-  /// [context + 1]: the sequence's tokens.
+  /// [context + 1 and drafts]: the sequence's tokens.
   int32_t* tokens(int64_t slot) const;
   /// [blocks of the context]: its block table.
   int32_t* blocks(int64_t slot) const;

@@ -1,6 +1,5 @@
 #include "engine/cuda/step_buffers.h"
 
-#include "model/placed_step.h"
 #include "ops/cuda/memory.h"
 
 namespace di::engine::cuda {
@@ -32,7 +31,7 @@ int64_t planned_result_bytes(int64_t rows) {
 }
 
 StepBuffers::StepBuffers()
-    : staging_(pinned(model::kStagingBytes)), uploads_(ops::cuda::pinned_memory()) {
+    : staging_(pinned(2 * model::kStagingBytes)), uploads_(ops::cuda::pinned_memory()) {
   in_use_.emplace(uploads_);
 }
 
@@ -50,6 +49,12 @@ void StepBuffers::reserve(int64_t result_bytes, int64_t sequences) {
     finite_bytes_ = 2 * sequences;
     finite_ = pinned(finite_bytes_);
   }
+}
+
+void StepBuffers::reserve_drafts(int64_t bytes) {
+  if (bytes <= draft_bytes_) return;
+  draft_bytes_ = 2 * bytes;
+  drafts_ = pinned(draft_bytes_);
 }
 
 }  // namespace di::engine::cuda

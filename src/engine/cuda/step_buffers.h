@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "model/placed_step.h"
 #include "ops/cuda/graph.h"
 #include "sampling/cuda/draw.h"
 #include "tensor/arena.h"
@@ -39,10 +40,15 @@ class StepBuffers {
 
   /// Pinned memory for what a placed step copies to the device (model::kStagingBytes).
   std::byte* staging() const { return staging_.get(); }
+  /// The same for the draft behind a step.
+  std::byte* draft_staging() const { return staging_.get() + model::kStagingBytes; }
   /// Pinned memory for other copies to the device; it stays until the next begin().
   Arena& uploads() { return uploads_; }
   /// Pinned: where the results arrive.
   std::byte* results() const { return results_.get(); }
+  /// Pinned: where draws are counted and drafts arrive.
+  std::byte* drafts() const { return drafts_.get(); }
+  void reserve_drafts(int64_t bytes);
   uint8_t* finite() const { return reinterpret_cast<uint8_t*>(finite_.get()); }
 
   ops::cuda::Event start;
@@ -54,8 +60,10 @@ class StepBuffers {
   std::optional<Arena::Scope> in_use_;  // of uploads_, since begin()
   std::shared_ptr<std::byte> results_;
   std::shared_ptr<std::byte> finite_;
+  std::shared_ptr<std::byte> drafts_;
   int64_t result_bytes_ = 0;
   int64_t finite_bytes_ = 0;
+  int64_t draft_bytes_ = 0;
 };
 
 }  // namespace di::engine::cuda

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/math.h"
+#include "engine/cuda/draft_pass.h"
 #include "engine/cuda/slot_memory.h"
 #include "engine/cuda/step_buffers.h"
 #include "model/draft.h"
@@ -130,7 +131,8 @@ int64_t StepRehearsal::all_graph_bytes() {
   int64_t bytes =
       max_recordings(limits_.num_slots, drafts) * graph_bytes([&] { decode(limits_.max_seqs, 1); });
   if (drafts) {
-    bytes += num_recorded_sizes(limits_.num_slots) * graph_bytes([&] { draft(limits_.max_seqs); });
+    bytes +=
+        max_draft_recordings(limits_.num_slots) * graph_bytes([&] { draft(limits_.max_seqs); });
   }
   return bytes;
 }
@@ -154,7 +156,10 @@ model::StepMemory StepRehearsal::measure() {
   }
   const int64_t graphs = all_graph_bytes();
   const int64_t vocab_size = model_.config.vocab_size;
+  const bool drafts = limits_.num_drafts > 0;
+  const int64_t draft_bytes = drafts ? DraftPass::bytes(limits_.num_slots, limits_.num_drafts) : 0;
   const int64_t buffers =
+      align_up(draft_bytes, kGranule) +
       align_up(SlotMemory::bytes(limits_.num_slots, limits_.context, vocab_size), kGranule) +
       align_up(planned_result_bytes(limits_.max_rows + limits_.max_seqs), kGranule) +
       align_up(vocab_size * static_cast<int64_t>(sizeof(int32_t)), kGranule);

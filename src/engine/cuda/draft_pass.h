@@ -1,0 +1,83 @@
+// DraftPass: drafts on the device behind the draws of a step, without the processor in between. It
+// places the pass as if nothing were drawn, and the device moves it behind what was.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/cuda/slot_memory.h"
+#include "engine/cuda/step_buffers.h"
+#include "engine/device.h"
+#include "engine/slot_drafts.h"
+#include "ops/cuda/draft_rows.h"
+#include "ops/cuda/graph.h"
+#include "sampling/cuda/draw.h"
+
+namespace di::engine::cuda {
+
+/// A sequence that drafts.
+struct DraftingSlot {
+  int32_t slot = 0;
+  int64_t known = 0;          ///< its tokens before the draws of the step
+  int64_t prompt_length = 0;  ///< as in model::DraftInput
+  int64_t drawn = 0;          ///< its place in num_drawn()
+  bool is_greedy = false;     ///< its drafts are the drafter's best tokens
+};
+
+/// Whether a request draws the best token as the model gives it, without edits.
+bool draws_best_tokens(const sampling::SamplingParams& params);
+
+/// Owns where the drafts of a step lie, and the recordings of passes.
+///
+/// Thread: the one that runs the device.
+class DraftPass {
+ public:
+  DraftPass(const DeviceParts& parts, const SlotMemory& slots);
+
+  /// Device memory that it takes.
+  static int64_t bytes(int64_t slots, int64_t num_drafts);
+
+  /// [2 · slots]: tokens that the step drew, for each of its blocks and then its forks. Whoever
+  /// draws writes them before the pass.
+  View<int32_t, 1> num_drawn() const;
+
+  /// Enqueues the pass: drafts go behind the newest token of each slot, and into the results.
+  void enqueue(std::span<const DraftingSlot> drafting, ops::Exec& exec, StepBuffers& buffers);
+
+  /// Enqueues the copy of num_drawn and the drafts of `sequences` to the processor.
+  void fetch(int64_t sequences, ops::Exec& exec, StepBuffers& buffers) const;
+
+  /// What was fetched: num_drawn, and the drafts of one of `sequences`.
+  static const int32_t* fetched_num_drawn(const StepBuffers& buffers);
+  SlotDrafts drafts_of(int64_t sequence, int64_t sequences, const StepBuffers& buffers) const;
+
+ private:
+  /// What a recorded pass is for.
+  struct Key {
+    int64_t sequences = 0;
+    int64_t max_length = 0;
+    bool chooses = false;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Recorded {
+    int64_t times = 0;
+    int64_t last = 0;
+    std::optional<ops::cuda::Graph> graph;
+  };
+
+  View<int32_t, 2> tokens(int64_t sequences) const;
+  View<float, 2> confidence(int64_t sequences) const;
+  Recorded& recording_of(const Key& key);
+
+  const DeviceParts& parts_;
+  const SlotMemory& slots_;
+  int64_t length_;
+  std::shared_ptr<std::byte> results_;  // num_drawn, tokens, confidence
+  std::map<Key, Recorded> recorded_;
+  int64_t num_passes_ = 0;
+};
+
+}  // namespace di::engine::cuda
