@@ -41,14 +41,13 @@ class Recording {
       graph_->play(exec.stream);
       return output_;
     }
-    graph_.reset();
 #endif
     return enqueue();
   }
 
+#if DI_HAS_CUDA
  private:
   Output output_;
-#if DI_HAS_CUDA
   int64_t times_ = 0;
   std::optional<ops::cuda::Graph> graph_;
 #endif
@@ -60,12 +59,11 @@ constexpr int64_t kMostRows = cache::kRollbackTokens;
 /// A rig whose steps and drafts are filled up, once it is told so, to multiples of some numbers.
 class PaddedRig : public Rig {
  public:
-  using Rig::Rig;
-
-  void pad(int64_t rows, int64_t sequences) {
-    multiple_ = {.rows = rows, .sequences = sequences};
+  PaddedRig(const TestModel& model, int num_threads) : Rig(model, num_threads) {
     if (!exec_->scratch.memory().is_host()) exec_->scratch.reserve(kScratch);
   }
+
+  void pad(int64_t rows, int64_t sequences) { multiple_ = {.rows = rows, .sequences = sequences}; }
 
  protected:
   StepOutput pass(const Step& step) override {
@@ -141,7 +139,7 @@ class PaddedTest : public ::testing::TestWithParam<Backend> {
     lanes.reserve(6);
     twins.reserve(6);
     for (const int64_t prompt : {1, 150, 33, 7, 90, 64}) {
-      timelines.push_back(text(random, model.config(), prompt, 14));
+      timelines.push_back(text(random, model.config(), prompt, 10));
       lanes.emplace_back(timelines.back(), rig.cache());
       twins.emplace_back(timelines.back(), plain.cache());
       rig.step({{&lanes.back(), prompt}});

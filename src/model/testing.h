@@ -160,6 +160,7 @@ class Rig {
       step.sequences.push_back(input(pieces[i], embeddings[i]));
     const StepOutput output = pass(step);
     const std::vector<float> logits = ops::fetch(*exec_, output.logits);
+    exec_->scratch.memory().wait(exec_->stream);  // no row may have had logits
     const float* next = logits.data();
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       const LogitRows wanted = step.sequences[i].logits;
