@@ -47,7 +47,6 @@ const std::vector<std::string> kOneRequestOptions = {
     "async_scheduling",
     "drafts",
     "verification",
-    "draft_costs",
     "replay",
     "replay_keep",
     "seed",

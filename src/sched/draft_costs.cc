@@ -386,12 +386,20 @@ std::vector<RowCosts::Point> DraftCosts::curve(double keys_per_row) const {
     if (bin.weight >= kSettledWeight) settled.push_back(all.back());
   }
   if (all.empty()) return {{1, kUnknownSeconds}};
-  if (!settled.empty()) {
-    const RowCosts others(rising(settled));
-    for (Weighed& weighed : all) {
-      if (weighed.weight < kSettledWeight)
-        weighed.point.seconds = std::min(weighed.point.seconds, others.seconds(weighed.point.rows));
-    }
+  if (settled.empty()) return rising(all);
+  // One point says nothing of a slope: beyond it, costs are at most in proportion to the rows. What
+  // was seen once only is tried once more, all the same.
+  const RowCosts others(rising(settled));
+  const auto bound = [&](const Weighed& weighed) {
+    const bool seen_once = weighed.weight > 0.9 && weighed.weight < 2;
+    const auto rows = static_cast<double>(weighed.point.rows);
+    const auto known = static_cast<double>(settled.front().point.rows);
+    const double factor = settled.size() > 1 || seen_once ? 1 : std::max(1.0, rows / known);
+    return factor * others.seconds(weighed.point.rows);
+  };
+  for (Weighed& weighed : all) {
+    if (weighed.weight < kSettledWeight)
+      weighed.point.seconds = std::min(weighed.point.seconds, bound(weighed));
   }
   return rising(all);
 }

@@ -48,9 +48,14 @@ class Run {
   WorldResult until(double seconds) {
     while (now_ < seconds)
       step();
+    while (!pending_.empty())
+      settle();
+    for (const SequenceId id : gone_)
+      control_.forget(id);
     result_.seconds = now_;
     result_.state = control_.state();
-    result_.known_sequences = control_.num_sequences();
+    result_.running = running_.size();
+    result_.known = control_.num_sequences();
     return result_;
   }
 

@@ -36,7 +36,8 @@ struct WorldResult {
   int64_t verified = 0;
   int64_t accepted = 0;
   DraftControlState state = {};
-  std::size_t known_sequences = 0;  ///< DraftControl::num_sequences() at the end
+  std::size_t running = 0;  ///< sequences at the end
+  std::size_t known = 0;    ///< of these, to the control
 
   double rate() const { return static_cast<double>(tokens) / seconds; }
 };
