@@ -47,6 +47,7 @@ const std::vector<std::string> kOneRequestOptions = {
     "async_scheduling",
     "drafts",
     "verification",
+    "draft_costs",
     "replay",
     "replay_keep",
     "seed",

@@ -15,7 +15,9 @@
 namespace di::engine {
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Engine::~Engine() = default;
+Engine::~Engine() {
+  state_->keep_costs();
+}
 
 std::unique_ptr<Engine> Engine::open(
     const EngineOptions& options,
@@ -85,8 +87,6 @@ void Engine::State::build(const MakeDevice& custom_device) {
       cache->block_pool(),
       cache->slot_pool()
   );
-  if (draft_options.mode != sched::DraftMode::kOff)
-    draft_control = std::make_unique<sched::DraftControl>(draft_options);
   flops = std::make_unique<model::FlopsCounter>(loaded.model.config, replay);
   window = std::make_unique<StatsWindow>(
       StatsOptions{
@@ -107,6 +107,7 @@ void Engine::State::build(const MakeDevice& custom_device) {
       .scratch_bytes = ops->memory().is_host() ? 0 : plan.scratch + plan.logits,
       .max_results = options.max_num_batched_tokens + options.max_num_seqs};
   runner = std::make_unique<Runner>(custom_device ? custom_device(parts) : make_device(parts));
+  start_drafts();
 }
 
 void Engine::State::start_record(const std::string& folder) {

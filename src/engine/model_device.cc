@@ -112,7 +112,7 @@ ModelDevice::Output ModelDevice::compute(const StepInputs& inputs) {
 }
 
 model::StepOutput ModelDevice::forward(const StepInputs& inputs) {
-  model::ForwardOptions options{.replay = replay_, .draft_context = num_drafts_ > 0};
+  model::ForwardOptions options{.replay = replay_, .draft_context = inputs.draft_context};
   if (ops_.memory().is_host()) options.observer = &expert_counter_;
   if (inputs.trace == nullptr) {
     return model::forward(model_, step_, cache_, ops_, exec_, options);

@@ -335,6 +335,16 @@ void probe_verification() {
   EXPECT_NE(unseeded_tokens("5", "auto"), plain);
 }
 
+void probe_draft_costs() {
+  const std::string folder = temporary("draft_costs");
+  EngineOptions options = testing::small_options();
+  options.drafts = "adaptive";
+  options.draft_costs = folder;
+  { const auto engine = Engine::open(options); }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
+  fs::remove_all(folder);
+}
+
 using Probe = void (*)();
 
 const std::map<std::string, Probe> kProbes = {
@@ -356,6 +366,7 @@ const std::map<std::string, Probe> kProbes = {
     {"max_queued_tokens", probe_max_queued_tokens},
     {"drafts", probe_drafts},
     {"verification", probe_verification},
+    {"draft_costs", probe_draft_costs},
     {"replay", probe_replay},
     {"replay_keep", probe_replay_keep},
     {"seed", probe_seed},

@@ -129,6 +129,12 @@ std::vector<OptionInfo> draft_options() {
        "a "
        "run without drafts; block: accepts more, gives another text of the same probability; auto: "
        "exact_seed for requests with a seed, temperature 0 or a record, block for the others"},
+      {"draft_costs",
+       &O::draft_costs,
+       "",
+       {},
+       "Folder where adaptive drafts keep what steps cost, so that the next start need not measure "
+       "it; empty: the user's cache folder; none: nothing is kept"},
   };
 }
 

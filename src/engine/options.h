@@ -39,6 +39,8 @@ struct EngineOptions {
   // Drafts.
   std::string drafts = "off";  ///< off, adaptive, or how many each sequence verifies: 1 … 5
   std::string verification = "auto";  ///< what keeps a draft: auto, exact_seed or block
+  std::string draft_costs = {};       ///< folder where what steps cost is kept from run to run;
+                                      ///< empty: the user's cache; none: it is not kept
 
   // Approximation of long prompts; off is exact.
   std::string replay = "off";  ///< off, compact or mask

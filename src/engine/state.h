@@ -1,4 +1,4 @@
-// Engine::State: what an engine is made of. Private to the files engine.cc and step.cc.
+// Engine::State: what an engine is made of. Private to the files engine.cc, drafts.cc and step.cc.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "engine/cache_size.h"
 #include "engine/choice.h"
 #include "engine/clock.h"
+#include "engine/draft_profile.h"
 #include "engine/engine.h"
 #include "engine/loaded_model.h"
 #include "engine/recorder.h"
@@ -59,6 +60,9 @@ struct Engine::State {
   sched::DraftControlOptions draft_options;
   std::unique_ptr<sched::DraftControl> draft_control;  ///< nullptr: drafts are off
   std::vector<double> draft_temperatures;
+  sched::DraftPhase last_draft_phase = sched::DraftPhase::kOff;
+  std::string cost_folder;  ///< where costs are kept; empty: nowhere
+  DraftProfileKey cost_key = {};
   std::unordered_map<std::string, std::unique_ptr<LiveRequest>> requests;
   struct ChoiceOwner {
     LiveRequest* request = nullptr;
@@ -85,16 +89,23 @@ struct Engine::State {
   bool scores_prompt(sched::SequenceId id) const;
   StepInputs orders(const sched::StepPlan& plan, const sched::DraftOrders& drafts);
   sched::StepPlan plan_step(double now);
-  sched::DraftOrders order_drafts(const sched::StepPlan& plan);
   void collect();
   void apply(StepInFlight step, StepResult& result);
   StepRecord planned_record(const sched::StepPlan& plan) const;
   void retire(const StepInFlight& step, const StepResult& result);
-  void apply_drafts(const StepInFlight& step, const StepResult& result);
   void apply_sequence(SequenceResult& result, int64_t step);
   bool apply_prompt_scores(const ChoiceOwner& owner, SequenceResult& result, int64_t step);
   void fail_all(const sched::StepPlan& plan, const std::string& error);
   std::vector<Output> take_news();
+
+  // drafts.cc
+  sched::DraftOrders order_drafts(const sched::StepPlan& plan);
+  /// Whether a step's rows leave the drafter what it looks back on.
+  bool drafts_look_back(const sched::StepPlan& plan, const sched::DraftOrders& orders);
+  void apply_drafts(const StepInFlight& step, const StepResult& result);
+  /// Gets to know what steps cost, and makes who decides about drafts by it.
+  void start_drafts();
+  void keep_costs() const;
 
   // engine.cc
   /// Checks everything that can be checked before a weight is read.

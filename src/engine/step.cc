@@ -56,25 +56,6 @@ sched::StepPlan Engine::State::plan_step(double now) {
   });
 }
 
-// Who drafts behind the step, and whether it verifies.
-sched::DraftOrders Engine::State::order_drafts(const sched::StepPlan& plan) {
-  if (draft_control == nullptr) return {};
-  std::vector<sched::SequenceId> drawing;
-  sched::DraftStep step{.prefill_rows = plan.num_prefill_rows};
-  for (const sched::PlannedSequence& rows : plan.sequences) {
-    if (rows.samples) drawing.push_back(rows.id);
-    if (!rows.is_prefill) ++step.num_decoding;
-    step.key_pairs += rows.num_rows * (rows.start + rows.num_rows);
-  }
-  for (const sched::Fork& fork : plan.forks)
-    drawing.push_back(fork.child);
-  step.drawing = drawing;
-  sched::DraftOrders orders = draft_control->plan(step);
-  for (std::size_t i = 0; i < drawing.size(); ++i)
-    choices.at(drawing[i]).has_drafts = orders.drafts[i] != 0;
-  return orders;
-}
-
 std::shared_ptr<const Admission> Engine::State::admission_of(sched::SequenceId id) const {
   const ChoiceOwner& owner = choices.at(id);
   auto admission = std::make_shared<Admission>();
@@ -95,6 +76,7 @@ std::shared_ptr<const Admission> Engine::State::admission_of(sched::SequenceId i
 StepInputs Engine::State::orders(const sched::StepPlan& plan, const sched::DraftOrders& drafts) {
   StepInputs inputs{
       .step = plan.step,
+      .draft_context = drafts_look_back(plan, drafts),
       .max_verified = drafts.verifies() ? drafts.max_verified : 0,
       .costs = drafts.costs,
       .trace = tracer.shared()};
@@ -163,33 +145,6 @@ void Engine::State::retire(const StepInFlight& step, const StepResult& result) {
     outcome.draws.push_back({sequence.id, std::ssize(sequence.draws), is_over});
   }
   scheduler->retire(result.step, outcome);
-}
-
-// What became of the drafts: for the statistics, and for whoever decides about the next ones.
-void Engine::State::apply_drafts(const StepInFlight& step, const StepResult& result) {
-  sched::DraftOutcome outcome{
-      .phase = step.drafts.phase,
-      .shape =
-          {.rows = step.plan.num_decode_rows + step.plan.num_prefill_rows + result.num_draft_rows,
-           .prefill_rows = step.plan.num_prefill_rows},
-      .seconds = {result.seconds, result.draft_seconds}};
-  std::vector<sched::SequenceDrafts> sequences;
-  for (std::size_t i = 0; i < result.sequences.size(); ++i) {
-    const SequenceResult& sequence = result.sequences[i];
-    const bool is_decode = i < step.plan.sequences.size() && !step.plan.sequences[i].is_prefill;
-    const DraftResult& drafts = sequence.drafts;
-    if (is_decode && !sequence.skipped) {
-      ++outcome.num_decoding;
-      outcome.num_tokens += std::ssize(sequence.draws);
-      record->drafts.add(drafts.survivals, drafts.num_accepted, std::ssize(sequence.draws));
-    }
-    sequences.push_back({sequence.id, drafts.num_verified(), drafts.num_accepted, sequence.drafted}
-    );
-    outcome.shape.drafting += sequence.drafted ? 1 : 0;
-  }
-  outcome.shape.key_pairs = record->query_key_pairs;
-  outcome.sequences = sequences;
-  if (result.error.empty()) draft_control->observe(outcome);
 }
 
 void Engine::State::fail_all(const sched::StepPlan& plan, const std::string& error) {

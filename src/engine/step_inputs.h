@@ -63,6 +63,7 @@ struct StepInputs {
   int64_t step = 0;
   std::vector<SequenceOrder> sequences = {};
   std::vector<ForkOrder> forks = {};
+  bool draft_context = false;  ///< the pass leaves the drafter what it looks back on
   int64_t max_verified = 0;  ///< drafts of a sequence at most; those that are left over are dropped
   std::shared_ptr<const sched::StepCosts> costs = {};  ///< to choose by how many drafts are
                                                        ///< verified; nullptr: as many as may be

@@ -38,6 +38,7 @@ inline EngineOptions small_options() {
   options.max_num_seqs = 40;
   options.threads = 1;
   options.check_integrity = true;
+  options.draft_costs = "none";
   return options;
 }
 

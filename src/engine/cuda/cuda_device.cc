@@ -278,6 +278,7 @@ void CudaDevice::enqueue(const StepInputs& inputs, InFlight& flight) {
   blocks_.clear();
   num_forks_ = 0;
   drafting_.clear();
+  draft_context_ = inputs.draft_context;
   score_tokens_.clear();
   score_tops_.clear();
   any_scores_ = false;
@@ -308,7 +309,7 @@ void CudaDevice::enqueue(const StepInputs& inputs, InFlight& flight) {
 
 View<const float, 2> CudaDevice::enqueue_pass(const model::PlacedStep& placed, StepTrace* trace) {
   const model::ForwardOptions options{
-      .replay = parts_.replay, .draft_context = drafts_.has_value(), .keep_expert_ids = true};
+      .replay = parts_.replay, .draft_context = draft_context_, .keep_expert_ids = true};
   ops::Exec exec = exec_;
   if (trace != nullptr) exec.observer = &trace->events();
   const ops::OpTable& table = trace == nullptr ? parts_.ops : trace->events().table();
@@ -422,7 +423,9 @@ void CudaDevice::enqueue_decode(InFlight& flight) {
   }
   const int64_t most_rows = any_drafts ? 1 + parts_.num_drafts : 1;
   const GraphKey key{
-      recorded_size(own_rows, std::ssize(step_.sequences), most_rows, longest), padded_tops(most_)};
+      recorded_size(own_rows, std::ssize(step_.sequences), most_rows, longest),
+      padded_tops(most_),
+      draft_context_};
   flight.shape = {key.size.rows, key.most};
   reserve_results(flight.shape);
   flight.buffers.reserve(count_bytes_ + flight.shape.bytes(), key.size.sequences);

@@ -81,6 +81,7 @@ class CudaDevice final : public Device {
   struct GraphKey {
     RecordedSize size;
     int64_t most = 0;  ///< best tokens that its draws report
+    bool draft_context = false;
     auto operator<=>(const GraphKey&) const = default;
   };
   struct RecordedStep {
@@ -165,6 +166,7 @@ class CudaDevice final : public Device {
   std::vector<sampling::cuda::DrawRow> draw_rows_;   // [logit rows, then forks]
   std::vector<sampling::cuda::VerifyBlock> blocks_;  // with drafts: of each sequence that draws
   int64_t num_forks_ = 0;
+  bool draft_context_ = false;
   std::vector<DraftingSlot> drafting_;
   std::vector<int32_t> score_tokens_;  // [logit rows]: −1: not scored
   std::vector<int32_t> score_tops_;

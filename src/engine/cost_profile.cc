@@ -1,0 +1,142 @@
+#include "engine/cost_profile.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "cache/layout.h"
+#include "engine/clock.h"
+
+namespace di::engine {
+namespace {
+
+constexpr int64_t kPromptTokens = 16;
+
+/// Steps of a shape before those that count: a device runs the first one, and records the second.
+constexpr int64_t kWarmSteps = 2;
+constexpr int64_t kSteps = kWarmSteps + sched::kProfileRepeats - 1;
+
+/// Sequences of one shape, each in the slot and block of its number.
+class Profile {
+ public:
+  Profile(Runner& runner, const ProfileRoom& room, const sched::ProfileShape& shape)
+      : runner_(runner), room_(room), shape_(shape) {
+    sampling::SamplingParams params;
+    params.temperature = 0;
+    params.ignore_eos = true;
+    params.max_tokens = sampling::kMaxTokens;
+    params_ = std::make_shared<const sampling::SamplingParams>(params);
+    prompt_tokens_ =
+        std::clamp<int64_t>(room.limits.max_num_batched_tokens / shape.sequences, 1, kPromptTokens);
+  }
+
+  /// Each prompt; behind it drafts for the first step. False when the step failed.
+  bool admit() {
+    StepInputs inputs{.step = 0, .draft_context = true};
+    for (int64_t s = 0; s < shape_.sequences; ++s) {
+      auto admission = std::make_shared<Admission>();
+      admission->sampling = params_;
+      for (int64_t i = 0; i < prompt_tokens_; ++i)
+        admission->tokens.push_back(token(s * kPromptTokens + i));
+      admission->num_prompt_tokens = prompt_tokens_;
+      sched::PlannedSequence rows = rows_of(s);
+      rows.admitted = rows.is_prefill = true;
+      rows.num_rows = prompt_tokens_;
+      rows.new_blocks = {static_cast<int32_t>(s)};
+      inputs.sequences.push_back({rows, std::move(admission), shape_.rows_each > 1});
+    }
+    return run(std::move(inputs)).error.empty();
+  }
+
+  /// A step of the shape; nothing when it failed or became another shape.
+  std::optional<sched::StepSeconds> step(int64_t number) {
+    StepInputs inputs{
+        .step = number, .draft_context = shape_.drafting, .max_verified = shape_.rows_each - 1};
+    for (int64_t s = 0; s < shape_.sequences; ++s) {
+      sched::PlannedSequence rows = rows_of(s);
+      rows.start = prompt_tokens_ + (number - 1) * shape_.rows_each;
+      rows.num_rows = 1;
+      rows.num_drafts = shape_.rows_each - 1;
+      inputs.sequences.push_back({rows, nullptr, shape_.drafting});
+    }
+    const StepResult result = run(std::move(inputs));
+    const int64_t wanted = shape_.sequences * (shape_.rows_each - 1);
+    if (!result.error.empty() || result.num_draft_rows != wanted) return std::nullopt;
+    return sched::StepSeconds{result.seconds, result.draft_seconds};
+  }
+
+  /// What the steps hold: the sequences have little text.
+  sched::StepShape step_shape() const {
+    const int64_t keys = prompt_tokens_ + shape_.rows_each;
+    return {
+        .rows = shape_.rows(),
+        .key_pairs = shape_.rows() * keys,
+        .drafting = shape_.drafting ? shape_.sequences : 0};
+  }
+
+ private:
+  sched::PlannedSequence rows_of(int64_t sequence) const {
+    sched::PlannedSequence rows;
+    rows.id = sequence;
+    rows.slot = static_cast<int32_t>(sequence);
+    rows.prompt_tokens = prompt_tokens_;
+    rows.samples = true;
+    return rows;
+  }
+
+  /// Some token; different ones, so that rows choose different experts.
+  int32_t token(int64_t index) const {
+    return static_cast<int32_t>((index * 7919 + 13) % room_.vocab_size);
+  }
+
+  StepResult run(StepInputs inputs) {
+    runner_.submit(std::move(inputs));
+    return runner_.collect();
+  }
+
+  Runner& runner_;
+  const ProfileRoom& room_;
+  sched::ProfileShape shape_;
+  std::shared_ptr<const sampling::SamplingParams> params_;
+  int64_t prompt_tokens_;
+};
+
+bool has_room(const ProfileRoom& room, const sched::ProfileShape& shape) {
+  const int64_t tokens = kPromptTokens + 1 + kSteps * shape.rows_each;
+  return shape.sequences <= room.num_blocks &&
+         tokens <= std::min<int64_t>(room.context, cache::kBlockTokens);
+}
+
+/// False when a step failed.
+bool measure(
+    Runner& runner,
+    const ProfileRoom& room,
+    const sched::ProfileShape& shape,
+    sched::DraftCosts& costs
+) {
+  Profile profile(runner, room, shape);
+  if (!profile.admit()) return false;
+  std::vector<sched::StepSeconds> repeats;
+  for (int64_t i = 0; i < kSteps; ++i) {
+    const auto seconds = profile.step(1 + i);
+    if (!seconds) return false;
+    if (i >= kWarmSteps) repeats.push_back(*seconds);
+  }
+  costs.observe_profile(profile.step_shape(), repeats);
+  return true;
+}
+
+}  // namespace
+
+void profile_costs(
+    Runner& runner, const ProfileRoom& room, double seconds, sched::DraftCosts& costs
+) {
+  const double end = steady_seconds() + seconds;
+  for (const sched::ProfileShape& shape : sched::profile_shapes(room.limits)) {
+    if (!has_room(room, shape) || !sched::fits_profile(shape, costs, end - steady_seconds()))
+      continue;
+    if (!measure(runner, room, shape, costs)) return;
+  }
+}
+
+}  // namespace di::engine
