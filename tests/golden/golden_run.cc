@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "base/math.h"
-#include "sampling/verification.h"
 
 namespace di::golden {
 namespace {
@@ -59,60 +58,75 @@ std::vector<double> nll_of_prompt(
   return nll;
 }
 
-/// A lone sequence whose newest rows can be taken back, on one thread.
-class DraftingSequence {
+/// Drafts tokens as a request's sampler says, and keeps what they were drawn from.
+class SamplerChooser : public model::DraftChooser {
  public:
-  DraftingSequence(const model::Model& model, const ops::OpTable& ops, int64_t num_tokens)
-      : model_(model),
-        ops_(ops),
-        cache_(cache::make_layout(model.config), ceil_div(num_tokens, cache::kBlockTokens), 1),
-        state_(cache_) {
-    state_.reserve_tokens(num_tokens);
-  }
+  SamplerChooser(sampling::Sampler& sampler, const Drafting& how, int64_t anchor_position)
+      : sampler_(sampler), how_(how), anchor_position_(anchor_position) {}
 
-  /// The best token behind each of the newest `rows` tokens of `tokens`, which are computed.
-  std::vector<int32_t> best_behind(std::span<const int32_t> tokens, int64_t rows) {
-    const Arena::Scope scope(scratch_);
-    model::Step step;
-    step.sequences.push_back(
-        {.tokens = tokens,
-         .start = std::ssize(tokens) - rows,
-         .slot = state_.slot(),
-         .block_table = state_.block_table().data(),
-         .logits = model::LogitRows::kAll}
-    );
-    const View<const float, 2> logits =
-        forward(model_, step, cache_, ops_, exec_, {.draft_context = true}).logits;
-    std::vector<int32_t> tokens_behind;
-    for (int64_t row = 0; row < rows; ++row) {
-      const std::span values(logits.row(row), static_cast<std::size_t>(logits.dim(1)));
-      tokens_behind.push_back(best(values, 1).front().id);
+  void choose(
+      ops::Exec&, int64_t, const View<const float, 2>& logits, const View<int32_t, 1>& tokens
+  ) override {
+    sampling::DraftChoice choice{.token = tokens(0)};
+    if (how_.drawn) {
+      const std::span row(logits.row(0), static_cast<std::size_t>(logits.dim(1)));
+      choice =
+          sampling::choose_draft(sampler_, how_.rule, {row, anchor_position_, drafts_}, scratch_);
     }
-    return tokens_behind;
+    tokens(0) = choice.token;
+    drafts_.push_back(choice.token);
+    laws_.push_back(std::move(choice.law));
   }
 
-  /// What is drafted behind `tokens`, of which all but the last one were computed.
-  std::vector<int32_t> draft(const std::vector<int32_t>& tokens, int64_t length) {
-    const Arena::Scope scope(scratch_);
-    const model::DraftStep step{
-        .sequences = {{.tokens = tokens, .slot = state_.slot()}},
-        .anchors = View<const int32_t, 1>(&tokens.back(), 1),
-        .length = length};
-    const auto drafts = model::draft(model_, step, cache_, ops_, exec_).tokens;
-    return {drafts.data, drafts.data + length};
-  }
+  const std::vector<int32_t>& drafts() const { return drafts_; }
+  const std::vector<sampling::DraftLaw>& laws() const { return laws_; }
 
  private:
-  const model::Model& model_;
-  const ops::OpTable& ops_;
-  ThreadPool pool_{1};
-  Arena scratch_;
-  ops::Exec exec_{pool_, scratch_};
-  cache::KvCache cache_;
-  cache::SequenceState state_;
+  sampling::Sampler& sampler_;
+  const Drafting& how_;
+  int64_t anchor_position_;
+  std::vector<int32_t> drafts_;
+  std::vector<sampling::DraftLaw> laws_;
+  std::vector<double> scratch_;
 };
 
 }  // namespace
+
+DraftingSequence::DraftingSequence(
+    const model::Model& model, const ops::OpTable& ops, int64_t num_tokens
+)
+    : model_(model),
+      ops_(ops),
+      cache_(cache::make_layout(model.config), ceil_div(num_tokens, cache::kBlockTokens), 1),
+      state_(cache_) {
+  state_.reserve_tokens(num_tokens);
+}
+
+std::vector<float> DraftingSequence::logits_behind(std::span<const int32_t> tokens, int64_t rows) {
+  const Arena::Scope scope(scratch_);
+  model::Step step;
+  step.sequences.push_back(
+      {.tokens = tokens,
+       .start = std::ssize(tokens) - rows,
+       .slot = state_.slot(),
+       .block_table = state_.block_table().data(),
+       .logits = model::LogitRows::kAll}
+  );
+  const View<const float, 2> logits =
+      forward(model_, step, cache_, ops_, exec_, {.draft_context = true}).logits;
+  return {logits.data, logits.data + logits.size()};
+}
+
+void DraftingSequence::draft(
+    const std::vector<int32_t>& tokens, int64_t length, model::DraftChooser& chooser
+) {
+  const Arena::Scope scope(scratch_);
+  const model::DraftStep step{
+      .sequences = {{.tokens = tokens, .slot = state_.slot()}},
+      .anchors = View<const int32_t, 1>(&tokens.back(), 1),
+      .length = length};
+  model::draft(model_, step, cache_, ops_, exec_, {}, &chooser);
+}
 
 GreedyRun GoldenRunner::greedy(
     std::span<const int32_t> prompt, std::size_t steps, std::span<const int32_t> forced
@@ -146,26 +160,39 @@ std::vector<model::Drafts> GoldenRunner::drafts(
   return drafts;
 }
 
-DraftedRun GoldenRunner::greedy_with_drafts(
-    std::span<const int32_t> prompt, std::size_t num_tokens, int64_t length
+DraftedRun GoldenRunner::drafted(
+    std::span<const int32_t> prompt, const sampling::SamplingParams& params, const Drafting& how
 ) const {
-  const auto end = std::ssize(prompt) + static_cast<int64_t>(num_tokens) + length;
-  DraftingSequence sequence(model_, ops_, end);
+  const int64_t vocab_size = model_.config.vocab_size;
+  DraftingSequence sequence(model_, ops_, std::ssize(prompt) + params.max_tokens + how.length + 1);
+  const auto eos = static_cast<int32_t>(model_.config.tokens.eos_token_id);
+  sampling::Sampler sampler(params, eos, params.seed.value_or(0), prompt, {});
+  sampling::RowsScratch scratch(1);
   std::vector<int32_t> text(prompt.begin(), prompt.end());
-  text.push_back(sequence.best_behind(text, std::ssize(prompt)).back());
+  const std::vector<float> prefill = sequence.logits_behind(text, std::ssize(text));
+  const std::span first = std::span(prefill).last(static_cast<std::size_t>(vocab_size));
+  text.push_back(sampler.draw(first, std::ssize(text) - 1, scratch.front()).token);
   DraftedRun run;
-  while (text.size() - prompt.size() < num_tokens) {
-    const std::vector<int32_t> drafts = sequence.draft(text, length);
+  while (sampler.num_outputs() < params.max_tokens && !sampler.is_end(text.back())) {
+    SamplerChooser chooser(sampler, how, std::ssize(text) - 1);
+    sequence.draft(text, how.length, chooser);
     std::vector<int32_t> rows = text;
-    rows.insert(rows.end(), drafts.begin(), drafts.end());
-    const std::vector<int32_t> draws = sequence.best_behind(rows, 1 + length);
-    const int64_t accepted = sampling::accepted_drafts(drafts, draws);
-    text.insert(text.end(), draws.begin(), draws.begin() + accepted + 1);
+    rows.insert(rows.end(), chooser.drafts().begin(), chooser.drafts().end());
+    const std::vector<float> logits = sequence.logits_behind(rows, 1 + how.length);
+    const sampling::DraftedRows block{
+        .logits = View<const float, 2>(logits.data(), 1 + how.length, vocab_size),
+        .drafts = chooser.drafts(),
+        .laws = chooser.laws(),
+        .anchor_position = std::ssize(text) - 1};
+    const auto verified = sampling::verify_drafts(sampler, how.rule, block, scratch);
+    for (const sampling::Draw& draw : verified.draws)
+      text.push_back(draw.token);
     ++run.steps;
-    run.accepted += accepted;
+    run.accepted += verified.accepted;
   }
-  const auto begin = text.begin() + std::ssize(prompt);
-  run.tokens.assign(begin, begin + static_cast<std::ptrdiff_t>(num_tokens));
+  run.tokens.assign(text.begin() + std::ssize(prompt), text.end());
+  if (std::ssize(run.tokens) > params.max_tokens)
+    run.tokens.resize(static_cast<std::size_t>(params.max_tokens));
   return run;
 }
 

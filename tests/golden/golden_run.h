@@ -1,5 +1,5 @@
 // Runs the default model the way its golden files were made: one-shot prefill of a prompt, then one
-// greedy token a step.
+// greedy token a step; or with drafts, for any request.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "sampling/draft_verifier.h"
 #include "verify/model_run.h"
 
 namespace di::golden {
@@ -41,11 +42,40 @@ struct GreedyRun {
   float margin(std::size_t i) const { return top[i][0].logit - top[i][1].logit; }
 };
 
-/// What a greedy run with drafts yields.
+/// How a run drafts.
+struct Drafting {
+  int64_t length = 5;
+  sampling::VerificationRule rule = sampling::VerificationRule::kExactSeed;
+  bool drawn = true;  ///< from the drafter's law for the request; else the drafter's best tokens
+};
+
+/// What a run with drafts yields.
 struct DraftedRun {
   std::vector<int32_t> tokens;
   int64_t steps = 0;     ///< that verified drafts
   int64_t accepted = 0;  ///< drafts, in all of them
+};
+
+/// A lone sequence whose newest rows can be taken back, on one thread.
+class DraftingSequence {
+ public:
+  DraftingSequence(const model::Model& model, const ops::OpTable& ops, int64_t num_tokens);
+
+  /// The logits behind each of the newest `rows` of `tokens` [rows, vocab_size], which are computed
+  /// now.
+  std::vector<float> logits_behind(std::span<const int32_t> tokens, int64_t rows);
+
+  /// Drafts behind `tokens`, of which all but the last one were computed; the chooser sees each.
+  void draft(const std::vector<int32_t>& tokens, int64_t length, model::DraftChooser& chooser);
+
+ private:
+  const model::Model& model_;
+  const ops::OpTable& ops_;
+  ThreadPool pool_{1};
+  Arena scratch_;
+  ops::Exec exec_{pool_, scratch_};
+  cache::KvCache cache_;
+  cache::SequenceState state_;
 };
 
 /// One sequence alone on a model, with caches and threads of its own.
@@ -66,10 +96,11 @@ class GoldenRunner {
       std::span<const int32_t> prompt, std::span<const int32_t> outputs, std::size_t count
   ) const;
 
-  /// Runs `prompt` and then `num_tokens` tokens, a step for a token and `length` drafts behind it.
-  /// Rejected rows are overwritten by the next step's.
-  DraftedRun greedy_with_drafts(
-      std::span<const int32_t> prompt, std::size_t num_tokens, int64_t length
+  /// Runs `prompt` and then tokens of a request until one ends it or there are max_tokens: a step
+  /// for the newest token and the drafts behind it. Rejected rows are overwritten by the next
+  /// step's.
+  DraftedRun drafted(
+      std::span<const int32_t> prompt, const sampling::SamplingParams& params, const Drafting& how
   ) const;
 
   /// −ln p of each token but the first, from one prefill.

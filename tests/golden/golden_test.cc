@@ -141,10 +141,11 @@ TEST(GoldenDrafts, TextsAreTheSameWithAnyNumberOfThemAndMostPay) {
   std::vector<std::vector<DraftedRun>> runs(cases.size());
   in_parallel(cases.size(), [&](std::size_t i) {
     for (const int64_t length : {5, 1, 3}) {
-      runs[i].push_back(runner.greedy_with_drafts(
+      const auto count = std::ssize(cases[i].at("output_ids").as_array());
+      runs[i].push_back(runner.drafted(
           integers<int32_t>(cases[i].at("prompt_ids")),
-          cases[i].at("output_ids").as_array().size(),
-          length
+          {.temperature = 0, .max_tokens = count, .ignore_eos = true},
+          {.length = length}
       ));
     }
   });
