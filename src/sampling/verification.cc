@@ -32,10 +32,6 @@ VerificationRule rule_for(
   return repeatable ? VerificationRule::kExactSeed : VerificationRule::kBlock;
 }
 
-int64_t accepted_drafts(std::span<const int32_t> drafts, std::span<const int32_t> draws) {
-  return std::mismatch(drafts.begin(), drafts.end(), draws.begin()).first - drafts.begin();
-}
-
 BlockOdds block_odds(std::span<const JudgedDraft> drafts) {
   BlockOdds odds{.accept = {1}, .weight = {1}};
   for (std::size_t i = 1; i <= drafts.size(); ++i) {

@@ -29,12 +29,6 @@ VerificationRule rule_for(
     VerificationMode mode = VerificationMode::kAuto
 );
 
-/// Exact-seed verification: how many of `drafts`, from the first one on, are what the target draws.
-/// draws[i] is the target's own draw behind the drafts before i, with the random number of its
-/// position; there is one more of them than drafts. draws[0 … result] are the next tokens, bit for
-/// bit those of a run without drafts, whatever is drafted and however much of it is verified.
-int64_t accepted_drafts(std::span<const int32_t> drafts, std::span<const int32_t> draws);
-
 /// A token that the drafter could have drawn.
 struct Candidate {
   int32_t token = 0;

@@ -9,7 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include "sampling/philox.h"
 #include "sampling/verification_testing.h"
 
 namespace di::sampling {
@@ -172,51 +171,6 @@ TEST(BlockVerification, AcceptsAtLeastWhatJudgingOneByOneDoes) {
         mean_accepted(target, drafter, {}, true), mean_accepted(target, drafter, {}, false) - kExact
     );
   }
-}
-
-int32_t token_of(const Law& law, double share) {
-  double sum = 0;
-  for (std::size_t token = 0; token + 1 < law.size(); ++token) {
-    sum += law[token];
-    if (share < sum) return static_cast<int32_t>(token);
-  }
-  return static_cast<int32_t>(law.size() - 1);
-}
-
-// With its position's own random number the target says the same whatever is drafted, even when the
-// schedule looks at drafts that it should not know.
-TEST(ExactSeedVerification, TextsDoNotDependOnDraftsOrSchedules) {
-  constexpr uint64_t kSeed = 5;
-  constexpr std::size_t kLength = 40;
-  RandomModel target(1, 5, 1.0);
-  const auto draw = [&](const Tokens& text) {
-    const auto position = static_cast<int64_t>(text.size());
-    return token_of(target.behind(text), uniform(kSeed, position, Stream::kTarget));
-  };
-  Tokens expected;
-  while (expected.size() < kLength)
-    expected.push_back(draw(expected));
-  std::mt19937 random(2);
-  int64_t accepted_in_all = 0;
-  for (int run = 0; run < 50; ++run) {
-    Tokens text;
-    while (text.size() < kLength) {
-      Tokens drafts, seen = text, draws;
-      while (drafts.size() < 5 && (drafts.empty() || drafts.back() != run % 5)) {
-        const bool guess = random() % 3 == 0;
-        drafts.push_back(guess ? static_cast<int32_t>(random() % 5) : draw(seen));
-        draws.push_back(draw(seen));
-        seen.push_back(drafts.back());
-      }
-      draws.push_back(draw(seen));
-      const int64_t accepted = accepted_drafts(drafts, draws);
-      accepted_in_all += accepted;
-      text.insert(text.end(), draws.begin(), draws.begin() + accepted + 1);
-    }
-    text.resize(kLength);
-    EXPECT_EQ(text, expected);
-  }
-  EXPECT_GT(accepted_in_all, 0);
 }
 
 }  // namespace
