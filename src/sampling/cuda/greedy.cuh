@@ -54,7 +54,7 @@ __device__ inline uint64_t best_of_part(const float* logits, int begin, int size
 /// A cluster a row.
 static __global__ void __launch_bounds__(kThreads, 4)
     draw_greedily(const __grid_constant__ Args args) {
-  __shared__ Mailbox mailbox;
+  __shared__ Mailbox<uint64_t> mailbox;
   const int cta = static_cast<int>(blockIdx.x);
   if (threadIdx.x == 0 && cta == 0) mailbox.prepare();
   __cluster_barrier_arrive_relaxed();
@@ -68,7 +68,7 @@ static __global__ void __launch_bounds__(kThreads, 4)
   const float* logits = args.logits + static_cast<int64_t>(order.row) * args.vocab_size + begin;
   const uint64_t code = best_of_part(logits, begin, size, args.vocab_size % 4 == 0);
   __cluster_barrier_wait();
-  if (threadIdx.x == 0) mailbox.send(cta, code);
+  if (threadIdx.x == 0) mailbox.send_to(0, cta, code);
   if (cta != 0) return;
   mailbox.await();
   for (int i = static_cast<int>(threadIdx.x); i < args.results.most; i += kThreads)

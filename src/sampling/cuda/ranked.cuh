@@ -30,6 +30,11 @@ struct Scale {
   __device__ uint64_t mass(double logit) const { return exact_mass(distance(logit)); }
 };
 
+/// Whether a token ranks before another one.
+__device__ inline bool is_before(uint64_t rank, int32_t token, uint64_t than, int32_t other) {
+  return rank != than ? rank < than : token < other;
+}
+
 /// A running sum that a place is to reach; see ranked_masses.h.
 struct Mark {
   bool is_count = false;
@@ -107,6 +112,7 @@ struct Histogram {
   }
 };
 
+/// What they report.
 struct NearTokens {
   uint64_t ranks[kCtas][kNear];
   int32_t tokens[kCtas][kNear];
@@ -138,6 +144,7 @@ class Ranking {
         cluster_(cg::this_cluster()),
         cta_(static_cast<int>(cluster_.block_rank())) {}
 
+  __device__ RankingMemory& memory() const { return memory_; }
   __device__ bool is_first_cta() const { return cta_ == 0; }
   __device__ int cta() const { return cta_; }
   __device__ void sync() const { cluster_.sync(); }
@@ -375,10 +382,6 @@ class Ranking {
     });
     cluster_.sync();
     return memory_.place;
-  }
-
-  __device__ static bool is_before(uint64_t rank, int32_t token, uint64_t than, int32_t other) {
-    return rank != than ? rank < than : token < other;
   }
 
   /// Sorts the list: few tokens by counting those before each, else bitonically.

@@ -24,7 +24,7 @@ __device__ inline double logit_of(uint64_t rank) {
   return __longlong_as_double(static_cast<long long>(bits));
 }
 
-/// The bias of a token that has one.
+/// The bias of a token, 0 when it has none.
 __device__ inline double bias_of(const SlotParams& params, int32_t token) {
   int64_t first = 0;
   int64_t last = params.num_biases - 1;
@@ -36,7 +36,8 @@ __device__ inline double bias_of(const SlotParams& params, int32_t token) {
       last = middle;
     }
   }
-  return static_cast<double>(params.bias[first].bias);
+  const LogitBias& bias = params.bias[first];
+  return bias.token == token ? static_cast<double>(bias.bias) : 0;
 }
 
 /// Drafts before a row, which are not counted yet.
@@ -52,25 +53,19 @@ struct Ahead {
       times += tokens[i * stride] == token ? 1 : 0;
     return times;
   }
-  /// Whether one of four neighbours from `first` is.
-  __device__ bool has_one_of_four(int32_t first) const {
-    for (int i = 0; i < count; ++i) {
-      if (static_cast<uint32_t>(tokens[i * stride] - first) < 4) return true;
-    }
-    return false;
-  }
 };
 
 /// Tokens [begin, begin + size) of a row.
 struct RowPart {
   float* logits;             ///< shared; banned ones are −∞ here
-  uint32_t* bits;            ///< shared, one for each token: it has a bias
+  uint32_t* bits;            ///< shared, one for each token: it has a bias or is ahead
   const SlotParams* params;  ///< shared
   const Ahead* ahead;        ///< shared
   int begin;
   int size;
   bool is_penalised = false;  ///< from here on logit() counts penalties,
-  bool is_biased = false;     ///< and biases
+  bool is_biased = false;     ///< biases,
+  bool has_bits = false;      ///< and looks at the bits
 
   /// The logit of token begin + i in double, after the edits that are switched on.
   __device__ double logit(int i) const {
@@ -86,12 +81,11 @@ struct RowPart {
       result[1] = four.y;
       result[2] = four.z;
       result[3] = four.w;
-      if (!is_penalised && !is_biased) return;
-      if (is_penalised && !is_biased &&
-          (reinterpret_cast<uintptr_t>(params->seen) + (begin + first) * 4) % 16 == 0) {
+      const bool has_bit = has_bits && (bits[first / 32] >> first % 32 & 15) != 0;
+      if (!is_penalised && !has_bit) return;
+      if (!has_bit && (reinterpret_cast<uintptr_t>(params->seen) + (begin + first) * 4) % 16 == 0) {
         const uint4 seen = *reinterpret_cast<const uint4*>(params->seen + begin + first);
-        if ((seen.x | seen.y | seen.z | seen.w) == 0 && !ahead->has_one_of_four(begin + first))
-          return;
+        if ((seen.x | seen.y | seen.z | seen.w) == 0) return;
       }
     }
 #pragma unroll
@@ -99,10 +93,29 @@ struct RowPart {
       result[k] = first + k < size ? logit(first + k) : -static_cast<double>(INFINITY);
   }
 
+  /// four_logits() rounded to fp32.
+  __device__ void four_floats(int first, float (&result)[4]) const {
+    if (!is_penalised && !is_biased && first + 4 <= size) {
+      const float4 four = *reinterpret_cast<const float4*>(logits + first);
+      result[0] = four.x;
+      result[1] = four.y;
+      result[2] = four.z;
+      result[3] = four.w;
+      return;
+    }
+    double exact[4];
+    four_logits(first, exact);
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      result[k] = static_cast<float>(exact[k]);
+  }
+
   /// A logit after penalties and biases.
   __device__ __noinline__ double edited(double logit, int i) const {
     const int32_t token = begin + i;
-    const uint32_t seen = is_penalised ? params->seen[token] + ahead->times(token) : 0;
+    const bool has_bit = has_bits && (bits[i / 32] >> i % 32 & 1) != 0;
+    uint32_t seen = is_penalised ? params->seen[token] : 0;
+    if (is_penalised && has_bit) seen += ahead->times(token);
     if (seen != 0) {
       logit = logit > 0 ? logit / params->repetition_penalty : logit * params->repetition_penalty;
       const uint32_t outputs = seen & ~kInPrompt;
@@ -111,8 +124,7 @@ struct RowPart {
         logit -= params->presence_penalty;
       }
     }
-    if (is_biased && (bits[i / 32] >> i % 32 & 1) != 0) logit += bias_of(*params, token);
-    return logit;
+    return is_biased && has_bit ? logit + bias_of(*params, token) : logit;
   }
 
   /// Calls use(i) for each id of the list that lies in this part.
@@ -156,12 +168,17 @@ struct RowPart {
     if (bans_eos && threadIdx.x == 0 && eos >= 0 && eos < size) logits[eos] = -INFINITY;
     is_penalised = params->seen != nullptr;
     is_biased = params->num_biases > 0;
-    if (!is_biased) return;
+    has_bits = is_biased || (is_penalised && ahead->count > 0);
+    if (!has_bits) return;
     clear_bits();
-    for (int64_t n = threadIdx.x; n < params->num_biases; n += kThreads) {
-      const int i = params->bias[n].token - begin;
+    const auto set_bit = [&](int32_t token) {
+      const int i = token - begin;
       if (i >= 0 && i < size) atomicOr(&bits[i / 32], 1u << i % 32);
-    }
+    };
+    for (int64_t n = threadIdx.x; n < params->num_biases; n += kThreads)
+      set_bit(params->bias[n].token);
+    const auto own = static_cast<int>(threadIdx.x);
+    if (is_penalised && own < ahead->count) set_bit(ahead->tokens[own * ahead->stride]);
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include "sampling/cuda/best.cuh"
 #include "sampling/cuda/draw_args.cuh"
+#include "sampling/cuda/near_draw.cuh"
 #include "sampling/cuda/random.cuh"
 #include "sampling/cuda/ranked.cuh"
 #include "sampling/distribution.h"
@@ -19,8 +20,6 @@ inline constexpr double kNearDistance =
 struct PartSums {
   uint64_t all = 0;
   uint64_t above_floor = 0;
-  uint64_t near_mass = 0;
-  uint64_t near_count = 0;
 };
 
 /// Shared memory of a CTA; behind it lie the logits of its part and a bit for each.
@@ -29,13 +28,13 @@ struct alignas(16) Memory {
   SlotParams params;
   Ahead ahead;
   uint64_t warp_codes[kWarps];
-  uint64_t codes[kCtas];  ///< best entries of the logits as they came
+  Mailbox<uint64_t> codes;  ///< best entries of the logits as they came
   Best warp_best[kWarps];
   Best best[kCtas];  ///< after the edits
-  PartSums sums[kCtas];
+  Mailbox<PartSums> sums;
+  NearMemory near;
   double exp_sums[kCtas];
   double forced_logit;
-  int near_listed;
 };
 
 /// What is to be done for a row.
@@ -71,6 +70,11 @@ class RowDraw {
 
   __device__ void run(const Task& task) {
     task_ = task;
+    if (threadIdx.x == 0) {
+      memory_.codes.prepare();
+      memory_.sums.prepare();
+      memory_.near.prepare();
+    }
     ranking_.announce();
     const uint64_t code = find_best();
     ranking_.await_others();
@@ -132,11 +136,11 @@ class RowDraw {
   /// The best of all parts, in every CTA.
   __device__ Best share_best(uint64_t code) {
     if (threadIdx.x < kCtas) {
-      ranking_.in_cta(memory_.codes, static_cast<int>(threadIdx.x))[ranking_.cta()] = code;
+      memory_.codes.send_to(static_cast<int>(threadIdx.x), ranking_.cta(), code);
     }
-    ranking_.sync();
+    memory_.codes.await();
     uint64_t best = 0;
-    for (const uint64_t part : memory_.codes)
+    for (const uint64_t part : memory_.codes.letters)
       best = max(best, part);
     return best_of_code(best);
   }
@@ -222,12 +226,12 @@ class RowDraw {
     if (task_.token < 0 && !best.is_usable()) return finish(-1, 0);
     if (!best.is_usable() || params.temperature == 0) return take_best(best);
     const Scale scale{best.logit, fmin(1 / params.temperature, 1e300)};
-    const PartSums sums = add_masses(scale);
-    if (!task_.reports_processed && near_will_do(sums)) {
-      if (ranking_.is_first_cta()) draw_near(scale, sums);
-      return;
+    const double share = uniform_of_target(params.seed, task_.position);
+    if (!task_.reports_processed) {
+      const int32_t token = NearDraw(part_, ranking_, memory_.near).run(scale, share);
+      if (token >= 0) return finish(token, 0);
     }
-    draw_anywhere(scale, sums);
+    draw_anywhere(scale, share);
   }
 
   __device__ Best best_edited() const {
@@ -257,109 +261,45 @@ class RowDraw {
     finish(token, task_.reports_processed ? as_reported(logprob(0, token)) : 0.0f);
   }
 
-  /// Masses of all parts; tokens near the best one go to the first CTA.
+  /// Masses of all parts.
   __device__ PartSums add_masses(Scale scale) {
     const auto floor = static_cast<uint64_t>(ceil(memory_.params.min_p * kUnitMass));
     const RowPart part = part_;
-    const int cta = ranking_.cta();
     PartSums sums;
-    if (threadIdx.x == 0) memory_.near_listed = 0;
-    __syncthreads();
-    NearTokens* near = ranking_.in_cta(&memory_.ranking.near, 0);
-    for (int at = 0; at < part.size; at += 4 * kThreads) {
-      const int first = at + 4 * static_cast<int>(threadIdx.x);
+    for (int first = 4 * threadIdx.x; first < part.size; first += 4 * kThreads) {
       double logits[4];
-      part.four_logits(first, logits);
-      bool is_near = false;
       double distances[4];
       uint64_t masses[4];
+      part.four_logits(first, logits);
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
+      for (int k = 0; k < 4; ++k)
         distances[k] = scale.distance(logits[k]);
-        is_near |= distances[k] < kNearDistance;
-      }
       four_masses(distances, masses);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         sums.all += masses[k];
         sums.above_floor += masses[k] >= floor ? masses[k] : 0;
       }
-      if (!is_near) continue;
-      for (int k = 0; k < 4; ++k) {
-        if (!(distances[k] < kNearDistance)) continue;
-        sums.near_mass += masses[k];
-        const int place = atomicAdd(&memory_.near_listed, 1);
-        if (place >= kNear) continue;
-        near->ranks[cta][place] = rank_of(logits[k]);
-        near->tokens[cta][place] = part.begin + first + k;
-      }
     }
     BlockScratch& scratch = memory_.ranking.scratch;
     sums.all = block_sum(sums.all, scratch);
     sums.above_floor = block_sum(sums.above_floor, scratch);
-    sums.near_mass = block_sum(sums.near_mass, scratch);
-    sums.near_count = static_cast<uint64_t>(memory_.near_listed);
     if (threadIdx.x < kCtas) {
-      ranking_.in_cta(memory_.sums, static_cast<int>(threadIdx.x))[ranking_.cta()] = sums;
+      memory_.sums.send_to(static_cast<int>(threadIdx.x), ranking_.cta(), sums);
     }
-    ranking_.sync();
+    memory_.sums.await();
     sums = {};
-    for (int cta = 0; cta < kCtas; ++cta) {
-      sums.all += memory_.sums[cta].all;
-      sums.above_floor += memory_.sums[cta].above_floor;
-      sums.near_mass += memory_.sums[cta].near_mass;
-      sums.near_count += memory_.sums[cta].near_count;
+    for (const PartSums& of_cta : memory_.sums.letters) {
+      sums.all += of_cta.all;
+      sums.above_floor += of_cta.above_floor;
     }
     return sums;
   }
 
-  /// Whether every mark of this draw is reached among the near tokens, and all of them are listed.
-  __device__ bool near_will_do(const PartSums& sums) const {
-    for (int cta = 0; cta < kCtas; ++cta) {
-      if (memory_.sums[cta].near_count > kNear) return false;
-    }
+  /// A draw for which exact sums or places far from the best token are needed.
+  __device__ void draw_anywhere(const Scale& scale, double share) {
     const SlotParams& params = memory_.params;
-    if (params.top_k > 0) return static_cast<uint64_t>(params.top_k) <= sums.near_count;
-    uint64_t kept = sums.all;
-    if (params.top_p < 1) kept = share_mark(params.top_p, kept);
-    if (params.min_p > 0 && sums.above_floor < kept) kept = sums.above_floor;
-    if (params.top_p < 1 || params.min_p > 0) return kept <= sums.near_mass;
-    return drawn_mark(kept) <= sums.near_mass;
-  }
-
-  /// The mass that top_p asks for out of `kept`.
-  __device__ static uint64_t share_mark(double share, uint64_t kept) {
-    const auto mark = static_cast<uint64_t>(ceil(share * static_cast<double>(kept)));
-    return mark < kept ? mark : kept;
-  }
-
-  /// The mass at which the drawn token lies.
-  __device__ uint64_t drawn_mark(uint64_t kept) const {
-    const double share = uniform_of_target(memory_.params.seed, task_.position);
-    const auto below = static_cast<uint64_t>(share * static_cast<double>(kept));
-    return (below < kept - 1 ? below : kept - 1) + 1;
-  }
-
-  __device__ void draw_near(const Scale& scale, const PartSums& sums) {
-    const SlotParams& params = memory_.params;
-    int counts[kCtas];
-    for (int cta = 0; cta < kCtas; ++cta)
-      counts[cta] = static_cast<int>(memory_.sums[cta].near_count);
-    const int size = ranking_.sort_near(counts, scale);
-    const uint64_t* masses = memory_.ranking.sums;
-    uint64_t kept = sums.all;
-    if (params.top_k > 0) kept = masses[params.top_k - 1];
-    if (params.top_p < 1) {
-      const uint64_t mark = share_mark(params.top_p, kept);  // beyond them, min_p keeps less
-      if (mark <= sums.near_mass) kept = masses[ranking_.first_reaching(size, 0, {.value = mark})];
-    }
-    if (sums.above_floor < kept) kept = sums.above_floor;
-    const int at = ranking_.first_reaching(size, 0, {.value = drawn_mark(kept)});
-    finish(memory_.ranking.list.tokens[at], 0);
-  }
-
-  __device__ void draw_anywhere(const Scale& scale, const PartSums& sums) {
-    const SlotParams& params = memory_.params;
+    const PartSums sums = add_masses(scale);
     uint64_t kept = sums.all;
     if (params.top_k > 0 && params.top_k < args_.vocab_size) {
       kept = ranking_.find(scale, {true, static_cast<uint64_t>(params.top_k)}).mass;
@@ -369,7 +309,7 @@ class RowDraw {
     int32_t token = task_.token;
     double logit = 0;
     if (token < 0) {
-      const Place place = ranking_.find(scale, {false, drawn_mark(kept)});
+      const Place place = ranking_.find(scale, {false, drawn_mark(share, kept)});
       token = place.token;
       logit = logit_of(place.rank);
     } else if (task_.reports_processed) {
