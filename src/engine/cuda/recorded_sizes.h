@@ -1,5 +1,4 @@
-// Which steps share a recording: sizes that steps of decode rows and
-// drafts are filled up to.
+// Which steps share a recording: sizes that steps of decode rows and drafts are filled up to.
 #pragma once
 
 #include <algorithm>
