@@ -21,6 +21,7 @@ class FullPasses {
         inputs_(pool_, model_.ops().memory()),
         cache_(cache::make_layout(model_.config()), 12, kLimits.num_slots, model_.ops().memory()),
         tokens_(ops::place(*inputs_, words_)) {
+    exec_->scratch.reserve(std::size_t{64} << 20);  // in one piece, as a device does
     for (int64_t s = 0; s < kLimits.max_seqs; ++s) {
       states_.emplace_back(cache_);
       states_.back().reserve_tokens(kLimits.context);
