@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads) place_pairs(Arguments op) {
   write_tiles(op, thread, start, count, first);
   if (thread == kThreads - 1) *op.lists.num_tiles = first + tiles_of(op, count);
   if (thread == 0) write_tiles(op, op.experts, op.rows * op.k, op.rows, 0);
-  for (int i = thread; i < op.lists.max_tiles + 1; i += kThreads)
+  for (int i = thread; i < kWorkQueues + op.lists.max_tiles; i += kThreads)
     op.lists.counters[i] = 0;
 }
 

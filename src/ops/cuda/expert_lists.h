@@ -17,6 +17,9 @@ struct TokenTile {
   int32_t tiles_of_expert;
 };
 
+/// Counters besides those of the tiles: of the queues that work is handed out from.
+inline constexpr int kWorkQueues = 4;
+
 /// Work on the device, every pointer into scratch. Position p of the lists is one pair of a row and
 /// an expert: the routed experts' pairs first, ascending by expert and then by row; then, from
 /// rows · k on, the shared expert's rows.
@@ -26,7 +29,7 @@ struct ExpertLists {
   int32_t* position = nullptr;   ///< [rows, k + 1]: where a slot stands in the lists; -1: nowhere
   TokenTile* tiles = nullptr;    ///< [max_tiles]: the shared expert's first, then in list order
   int32_t* num_tiles = nullptr;  ///< [1]
-  int32_t* counters = nullptr;   ///< [1 + max_tiles]: zeros, for whoever works on the tiles
+  int32_t* counters = nullptr;   ///< [kWorkQueues + max_tiles]: zeros, for who works on the tiles
   int64_t max_tiles = 0;
   int32_t* block_counts = nullptr;  ///< for the sort alone
 };
@@ -46,7 +49,7 @@ inline ExpertLists take_lists(
   lists.position = scratch.take<int32_t>(rows * (k + 1));
   lists.tiles = scratch.take<TokenTile>(lists.max_tiles);
   lists.num_tiles = scratch.take<int32_t>(1);
-  lists.counters = scratch.take<int32_t>(1 + lists.max_tiles);
+  lists.counters = scratch.take<int32_t>(kWorkQueues + lists.max_tiles);
   const int64_t blocks = std::max<int64_t>(1, (pairs + kListedPairs - 1) / kListedPairs);
   if (blocks > 1) lists.block_counts = scratch.take<int32_t>(blocks * experts);
   return lists;

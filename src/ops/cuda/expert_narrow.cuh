@@ -42,6 +42,7 @@ struct NarrowExperts {
 /// The shared memory of a CTA.
 struct NarrowMemory {
   using Shape = NarrowExperts;
+  static constexpr int kCtas = Shape::kCtas;
   static constexpr int kItemSlots = Shape::kItemSlots;
   static constexpr int kWeightSlots = Shape::kWeightSlots;
   static constexpr int kSlotColumns = Shape::kSlotColumns;

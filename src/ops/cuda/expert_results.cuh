@@ -123,8 +123,9 @@ __device__ __forceinline__ void finish_down(
   }
 }
 
-/// The same by way of `stage`, which is this warpgroup's own, so that whole lines leave.
-template <int N>
+/// The same for rows [kFirst, kLast) of the tile by way of `stage`, which is this warpgroup's own,
+/// so that whole lines leave.
+template <int N, int kFirst, int kLast>
 __device__ __forceinline__ void finish_down_staged(
     const ExpertArguments& op, const WorkItem& item, const float (&d)[N / 2], uint8_t* stage
 ) {
@@ -132,18 +133,18 @@ __device__ __forceinline__ void finish_down_staged(
   const int offset = 2 * (16 * at.warp() + 2 * at.row_pair());
   named_barrier(kGroupBarrier + at.group, 128);  // nobody reads earlier results any more
 #pragma unroll
-  for (int i = 0; i < N / 4; ++i) {
-    *reinterpret_cast<uint32_t*>(stage + result_token(at, i) * kStagePitch + offset) =
+  for (int i = kFirst / 4; i < kLast / 4; ++i) {
+    *reinterpret_cast<uint32_t*>(stage + (result_token(at, i) - kFirst) * kStagePitch + offset) =
         result_pair<N>(d, i);
   }
   named_barrier(kGroupBarrier + at.group, 128);
   const int octet = at.thread % 8;
   const int channel = kBlockRows * (2 * item.unit + at.group) + kVector * octet;
   if (channel >= op.hidden) return;
-  for (int token = at.thread / 8; token < item.count; token += 16) {
+  for (int token = kFirst + at.thread / 8; token < min(item.count, kLast); token += 16) {
     const int64_t position = item.begin + token;
     *reinterpret_cast<uint4*>(op.parts + position * op.hidden + channel) =
-        *reinterpret_cast<const uint4*>(stage + token * kStagePitch + 16 * octet);
+        *reinterpret_cast<const uint4*>(stage + (token - kFirst) * kStagePitch + 16 * octet);
   }
 }
 

@@ -28,7 +28,7 @@ struct WideExperts {
   static constexpr int kThreads = kConsumers + 128;
   static constexpr int kItemSlots = 2;
   static constexpr int kTokenSlotBytes = 256 * 2 * kBlockCols;
-  static constexpr int kTokenSlots = kMaxTokens <= 128 ? 4 : 3;
+  static constexpr int kTokenSlots = 4;
   static constexpr int kWeightSlots = 6;
   static constexpr int kSlotColumns = 128;  ///< that a slot of weights has in FP4
   // In all no more than the 168 that each thread begins with.
@@ -67,12 +67,14 @@ struct RowMaps {
 /// The shared memory of a CTA.
 template <class Shape>
 struct WideMemory {
+  static constexpr int kCtas = 1;
   static constexpr int kItemSlots = Shape::kItemSlots;
   static constexpr int kWeightSlots = Shape::kWeightSlots;
   static constexpr int kSlotColumns = Shape::kSlotColumns;
   alignas(1024) uint8_t tokens[Shape::kTokenSlots][Shape::kTokenSlotBytes];
   alignas(128) uint8_t weights[Shape::kWeightSlots][weight_slot_bytes<Shape::kSlotColumns>()];
-  alignas(16) uint8_t stage[2][Shape::kMaxTokens * kStagePitch];  ///< one for each warpgroup
+  /// Of both warpgroups together, or half the rows for each.
+  alignas(16) uint8_t stage[2][Shape::kMaxTokens / 2 * kStagePitch];
   float weight[Shape::kMaxTokens];
   WorkItem items[Shape::kItemSlots];
   uint64_t item_full[Shape::kItemSlots], item_empty[Shape::kItemSlots];
@@ -224,7 +226,10 @@ class WideConsumer {
       const ExpandedActivations put{op_};
       finish_gate_up<N>(op_, item, d, memory_.weight, memory_.stage[0], put);
     } else {
-      finish_down_staged<N>(op_, item, d, memory_.stage[ConsumerPlace::now().group]);
+      constexpr int kHalf = Shape::kMaxTokens / 2;
+      uint8_t* stage = memory_.stage[ConsumerPlace::now().group];
+      finish_down_staged<N, 0, (N < kHalf ? N : kHalf)>(op_, item, d, stage);
+      if constexpr (N > kHalf) finish_down_staged<N, kHalf, N>(op_, item, d, stage);
     }
   }
 

@@ -24,6 +24,7 @@ struct ExpertMatrix {
 /// Operands of the expert kernel, all in device memory.
 struct ExpertArguments {
   ExpertLists lists;
+  int shared_tiles;         // the first of the tiles, of the shared expert
   const uint8_t* x_codes;   // [rows, hidden]
   const uint8_t* x_scales;  // [rows, hidden / 32]
   uint8_t* u_codes;         // [positions, inner]: the activation in Q8, in the narrow form
@@ -58,21 +59,38 @@ __device__ inline int down_units(const ExpertArguments& op) {
   return static_cast<int>(row_tiles(op.hidden) + 1) / 2;
 }
 
-/// Item `number` of all: all of phase 1 before phase 2, the units of a tile one after the other, so
-/// that tiles of one expert meet its weights in the cache.
-__device__ inline WorkItem item_of(const ExpertArguments& op, int number, int num_tiles) {
-  int units = gate_up_units(op);
-  int phase = 1;
-  if (number >= num_tiles * units) {
-    number -= num_tiles * units;
-    units = down_units(op);
-    phase = 2;
-    if (number >= num_tiles * units) return {};
+/// Hands out work items, to one thread of each CTA. There are four queues, the shared expert's
+/// units and the others' in each phase, the units of a tile one after the other, so that tiles of
+/// one expert meet its weights in the cache. No unit of phase 2 is handed out before all of phase 1
+/// are. No CTA has work before it begins, so none waits for one that is not there yet.
+class WorkQueues {
+ public:
+  /// `shared_first`: whether the shared expert's units come first in each phase, or last.
+  __device__ WorkQueues(const ExpertArguments& op, bool shared_first)
+      : op_(op), num_tiles_(*op.lists.num_tiles), shared_first_(shared_first) {}
+
+  __device__ WorkItem next() {
+    for (; stage_ < kWorkQueues; ++stage_) {
+      const int phase = 1 + stage_ / 2;
+      const bool shared = (stage_ % 2 == 0) == shared_first_;
+      const int units = phase == 1 ? gate_up_units(op_) : down_units(op_);
+      const int tiles = shared ? op_.shared_tiles : num_tiles_ - op_.shared_tiles;
+      const int number = atomicAdd(op_.lists.counters + 2 * (phase - 1) + (shared ? 0 : 1), 1);
+      if (number >= tiles * units) continue;
+      const int index = number / units + (shared ? 0 : op_.shared_tiles);
+      const TokenTile tile = op_.lists.tiles[index];
+      return {
+          phase, tile.expert, number % units, index, tile.begin, tile.count, tile.tiles_of_expert};
+    }
+    return {};
   }
-  const int index = number / units;
-  const TokenTile tile = op.lists.tiles[index];
-  return {phase, tile.expert, number % units, index, tile.begin, tile.count, tile.tiles_of_expert};
-}
+
+ private:
+  const ExpertArguments& op_;
+  const int num_tiles_;
+  const bool shared_first_;
+  int stage_ = 0;
+};
 
 /// Columns that a phase sums over.
 __device__ inline int columns_of(const ExpertArguments& op, int phase) {
@@ -86,7 +104,7 @@ __device__ inline bool is_fp8(const ExpertArguments& op, int expert) {
 
 /// The counter of finished units of phase 1 of a tile.
 __device__ inline int32_t* ready_counter(const ExpertArguments& op, int tile) {
-  return op.lists.counters + 1 + tile;
+  return op.lists.counters + kWorkQueues + tile;
 }
 /// Returns when phase 1 of a tile is complete; what other CTAs wrote then is visible to the caller.
 __device__ inline void wait_for_phase_1(const ExpertArguments& op, int tile) {
@@ -171,17 +189,18 @@ __device__ void stream_weights(
   }
 }
 
-/// One thread of each CTA: takes work from the common counter, tells the CTA by way of the item
-/// ring of `memory`, and streams the weights. No CTA has work before it begins, so none waits for
-/// one that is not there yet.
+/// One thread of each CTA: takes work from the queues, tells the CTA by way of the item ring of
+/// `memory`, and streams the weights. With two CTAs on a multiprocessor, one begins with the shared
+/// expert's units and the other with the lighter ones.
 template <class Memory>
 __device__ void hand_out_work(const ExpertArguments& op, Memory& memory) {
   RingPlace<Memory::kItemSlots> items;
   RingPlace<Memory::kWeightSlots> weights;
-  const int num_tiles = *op.lists.num_tiles;
+  const int heavy = Memory::kCtas == 1 ? gridDim.x : op.shared_tiles * gate_up_units(op);
+  WorkQueues queues(op, blockIdx.x < min(heavy, gridDim.x / Memory::kCtas));
   while (true) {
     barrier_wait(&memory.item_empty[items.slot], items.parity ^ 1);
-    const WorkItem item = item_of(op, atomicAdd(op.lists.counters, 1), num_tiles);
+    const WorkItem item = queues.next();
     memory.items[items.slot] = item;
     barrier_arrive(&memory.item_full[items.slot]);
     items.advance();

@@ -137,6 +137,7 @@ void take_scratch(
 ) {
   const int64_t positions = rows * (k + 1);
   arguments.lists = take_lists(scratch, rows, k, arguments.experts, max_tokens(tiles));
+  arguments.shared_tiles = static_cast<int>((rows + max_tokens(tiles) - 1) / max_tokens(tiles));
   arguments.parts = scratch.take<uint16_t>(positions * arguments.hidden);
   if (tiles == ExpertTiles::kNarrow) {
     arguments.u_codes = scratch.take<uint8_t>(positions * arguments.inner);

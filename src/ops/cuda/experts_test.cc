@@ -437,7 +437,7 @@ TEST(CudaExpertListsTest, SortByExpertAndThenByRow) {
       if (!listed) continue;
       EXPECT_EQ(target[static_cast<std::size_t>(at)], i);
     }
-    for (const int32_t counter : read(lists.counters, lists.max_tiles + 1))
+    for (const int32_t counter : read(lists.counters, kWorkQueues + lists.max_tiles))
       EXPECT_EQ(counter, 0);
   }
 }
