@@ -1,7 +1,5 @@
 #include "sampling/draft_law.h"
 
-#include "sampling/philox.h"
-
 namespace di::sampling {
 namespace {
 
@@ -35,11 +33,8 @@ DraftChoice choose_draft(
     counted.count(token);
   SampledRow row = sampler.row(place.logits, scratch);
   if (!row.law.drawable()) return {};
+  if (rule == VerificationRule::kExactSeed) return {.token = row.law.token_at(0)};
   const auto index = std::ssize(place.before);
-  if (rule == VerificationRule::kExactSeed) {
-    const int64_t position = place.anchor_position + index;
-    return {row.law.token_at(uniform(sampler.seed(), position, Stream::kTarget))};
-  }
   return choose_among_best(row.law, draft_share(sampler.seed(), place.anchor_position, index));
 }
 

@@ -43,8 +43,8 @@ struct DraftChoice {
 /// Drafts the token that comes behind the anchor and the drafts before. The drafter's logits pass
 /// through all that the target's would: penalties, bans and forced tokens, temperature and cuts.
 ///
-/// For exact-seed the token is drawn with the very number that the target will draw with, from the
-/// whole row: where both laws are equal, so are the tokens. For block verification it is drawn from
+/// For exact-seed it is the best token, which the target draws more often than what the drafter's
+/// law gives for the target's own number (docs/drafts.md). For block verification it is drawn from
 /// the kDraftCandidates best tokens with draft_share(). A row from which nothing can be drawn gives
 /// token 0 as the only choice; a bad draft is never worse than none.
 ///

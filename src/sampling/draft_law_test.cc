@@ -44,18 +44,19 @@ TEST(RuleFor, IsExactSeedWhereATextIsToBeRepeated) {
   EXPECT_EQ(rule_for(cold, true, VerificationMode::kBlock), kBlock);
 }
 
-TEST(DraftLaw, ExactSeedDrawsWhatTheSamplerWould) {
+TEST(DraftLaw, ForExactSeedIsWhatAColdSamplerDraws) {
   std::mt19937 random(1);
   for (unsigned run = 0; run < 200; ++run) {
-    const SamplingParams params = random_params(random);
+    SamplingParams params = random_params(random);
+    params.temperature = 1;
     const std::vector<float> row = LogitModel(run, 300, 2).behind({});
     const Tokens before(run % 4, 3);
+    const DraftChoice choice = choose(params, kExactSeed, row, before);
+    params.temperature = 0;
     Sampler sampler(params, kEos, 11, {}, before);
     std::vector<double> scratch;
-    const auto position = 7 + static_cast<int64_t>(before.size());
-    EXPECT_EQ(
-        choose(params, kExactSeed, row, before).token, sampler.draw(row, position, scratch).token
-    );
+    EXPECT_EQ(choice.token, sampler.draw(row, 7, scratch).token);
+    EXPECT_TRUE(choice.law.empty());
   }
 }
 

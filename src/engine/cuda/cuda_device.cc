@@ -137,6 +137,9 @@ void CudaDevice::start(int32_t slot, std::shared_ptr<const Admission> admission,
       exec_.stream
   );
   upload(slots_.params() + slot, std::span(&entry.sampling->params(), 1), flight);
+  SlotParams draft_params = entry.sampling->params();
+  draft_params.temperature = 0;
+  upload(slots_.draft_params() + slot, std::span<const SlotParams>(&draft_params, 1), flight);
   entry.num_blocks = 0;
   entry.num_tokens = std::ssize(tokens);
   entry.drafts.clear();
@@ -238,7 +241,7 @@ void CudaDevice::plan_draft(int32_t slot, int64_t known, PlannedResult& planned)
        .known = known,
        .prompt_length = admission.num_prompt_tokens,
        .drawn = planned.drawn,
-       .is_greedy = draws_best_tokens(*admission.sampling)}
+       .has_edits = has_edits(*admission.sampling)}
   );
 }
 

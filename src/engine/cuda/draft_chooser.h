@@ -1,4 +1,4 @@
-// DraftChooser: drafts of sampling requests are drawn as the target will draw.
+// DraftChooser: drafts of requests that edit logits are what these requests would choose.
 #pragma once
 
 #include "model/draft.h"
@@ -7,7 +7,7 @@
 namespace di::engine::cuda {
 
 /// Chooses the drafts of one call of model::draft(); see sampling/cuda/drafts.h. Needed when a
-/// request of the call samples, or is greedy after edits; otherwise the best tokens do as they are.
+/// request of the call has edits; otherwise the best tokens do as they are.
 ///
 /// Thread: the one that runs the device.
 class DraftChooser final : public model::DraftChooser {

@@ -29,13 +29,13 @@ View<T, 1> place(const std::vector<T>& values, ops::Exec& exec, StepBuffers& buf
 
 }  // namespace
 
-bool draws_best_tokens(const sampling::SamplingParams& params) {
+bool has_edits(const sampling::SamplingParams& params) {
   const bool has_penalties = params.repetition_penalty != 1 || params.presence_penalty != 0 ||
                              params.frequency_penalty != 0;
   const bool has_lists = !params.logit_bias.empty() || !params.allowed_token_ids.empty() ||
                          !params.banned_token_ids.empty() || !params.golden_token_ids.empty();
   const bool bans_ends = params.min_tokens > 0 || params.first_n_token_no_eos > 0;
-  return params.temperature == 0 && !has_penalties && !has_lists && !bans_ends;
+  return has_penalties || has_lists || bans_ends;
 }
 
 DraftPass::DraftPass(const DeviceParts& parts, const SlotMemory& slots)
@@ -96,7 +96,7 @@ void DraftPass::enqueue(
     rows.push_back({.position = slot.known - 1, .slot = slot.slot});
     key.max_length =
         std::max(key.max_length, padded_length(slot.known + 2 * cache::kRollbackTokens));
-    key.chooses = key.chooses || !slot.is_greedy;
+    key.chooses = key.chooses || slot.has_edits;
   }
   places.resize(static_cast<std::size_t>(padded));
   rows.resize(static_cast<std::size_t>(padded));
@@ -126,7 +126,8 @@ void DraftPass::enqueue(
          .vocab_size = parts_.model.config.vocab_size}
     );
     DraftChooser chooser(
-        placed_rows, View<const sampling::cuda::SlotParams, 1>(slots_.params(), slots_.num_slots())
+        placed_rows,
+        View<const sampling::cuda::SlotParams, 1>(slots_.draft_params(), slots_.num_slots())
     );
     const Arena::Scope pass_scope(exec.scratch);
     const model::DraftOutput output = model::run_draft(

@@ -24,11 +24,11 @@ struct DraftingSlot {
   int64_t known = 0;          ///< its tokens before the draws of the step
   int64_t prompt_length = 0;  ///< as in model::DraftInput
   int64_t drawn = 0;          ///< its place in num_drawn()
-  bool is_greedy = false;     ///< its drafts are the drafter's best tokens
+  bool has_edits = false;     ///< its drafts are not just the drafter's best tokens
 };
 
-/// Whether a request draws the best token as the model gives it, without edits.
-bool draws_best_tokens(const sampling::SamplingParams& params);
+/// Whether a request changes the model's logits before it draws.
+bool has_edits(const sampling::SamplingParams& params);
 
 /// Owns where the drafts of a step lie, and the recordings of passes.
 ///

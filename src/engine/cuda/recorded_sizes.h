@@ -61,7 +61,7 @@ inline int64_t max_recordings(int64_t slots, bool drafts = false) {
   return std::max<int64_t>(8, (drafts ? 4 : 2) * num_recorded_sizes(slots));
 }
 
-/// How many recorded drafts are kept: each size, of requests that sample and of greedy ones.
+/// How many recorded drafts are kept: each size, of steps with edits and without.
 inline int64_t max_draft_recordings(int64_t slots) {
   return std::max<int64_t>(8, 2 * num_recorded_sizes(slots));
 }

@@ -30,7 +30,7 @@ SlotMemory::SlotMemory(const Memory& memory, int64_t slots, int64_t context, int
 
 int64_t SlotMemory::bytes(int64_t slots, int64_t context, int64_t vocab_size) {
   return slots * (token_bytes(context) + block_bytes(context) +
-                  sampling::cuda::slot_area_bytes(vocab_size) + kParamBytes);
+                  sampling::cuda::slot_area_bytes(vocab_size) + 2 * kParamBytes);
 }
 
 int32_t* SlotMemory::tokens(int64_t slot) const {
@@ -50,6 +50,10 @@ sampling::cuda::SlotParams* SlotMemory::params() const {
   return reinterpret_cast<sampling::cuda::SlotParams*>(
       memory_.get() + slots_ * (token_bytes_ + block_bytes_ + area_bytes_)
   );
+}
+
+sampling::cuda::SlotParams* SlotMemory::draft_params() const {
+  return params() + slots_;
 }
 
 }  // namespace di::engine::cuda

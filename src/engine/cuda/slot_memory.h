@@ -27,6 +27,8 @@ class SlotMemory {
   int32_t* blocks(int64_t slot) const;
   /// [slots].
   sampling::cuda::SlotParams* params() const;
+  /// [slots]: the same at temperature 0, for the choice of drafts.
+  sampling::cuda::SlotParams* draft_params() const;
   /// Where its SlotParams may point to.
   sampling::cuda::SlotArea area(int64_t slot) const;
 
@@ -35,7 +37,7 @@ class SlotMemory {
   int64_t token_bytes_;
   int64_t block_bytes_;
   int64_t area_bytes_;
-  std::shared_ptr<std::byte> memory_;  // all tokens, all block tables, all areas, all params
+  std::shared_ptr<std::byte> memory_;  // all tokens, all block tables, all areas, twice all params
 };
 
 }  // namespace di::engine::cuda
