@@ -78,8 +78,8 @@ TEST(ExactSeedDrafts, OfTheTargetItselfAreAllAccepted) {
     params.stop_token_ids = {};
     params.ignore_eos = true;
     Sampler sampler(params, kEos, run, {}, {});
-    const DraftedTokens drafted(target, sampler, kExactSeed, {5, 6}, 5);
-    const OwnedRows block(target, {5, 6}, drafted.tokens, {});
+    const Tokens drafts = tokens_of(plain_run(target, sampler, {5, 6}, 5));
+    const OwnedRows block(target, {5, 6}, drafts, {});
     RowsScratch scratch;
     EXPECT_EQ(verify_drafts(sampler, kExactSeed, block.rows, scratch).accepted, 5);
   }
