@@ -200,14 +200,15 @@ Tokens begun_answer(std::size_t index, std::ptrdiff_t answered) {
   );
 }
 
-// Where the drafter is often wrong and gives little to much of what the target may say.
+// Where drafter and target disagree in part, so that a wrong remainder shows: with nine tenths of a
+// draft's share taken out of it, these fail by far.
 TEST(BlockDraftsOfTheDefaultModel, KeepTheLawOfItsTexts) {
-  OwnLogits logits(begun_answer(14, 3));
+  OwnLogits logits(begun_answer(10, 2));
   EXPECT_LT(deviation_of_texts(logits, {.max_tokens = 64}, 1, 100'000), 3.5);
 }
 
 TEST(BlockDraftsOfTheDefaultModel, KeepTheLawOfACutAndPenalisedRequest) {
-  OwnLogits logits(begun_answer(9, 8));
+  OwnLogits logits(begun_answer(10, 2));
   const SamplingParams params{
       .temperature = 1.3, .top_p = 0.9, .top_k = 6, .frequency_penalty = 1, .max_tokens = 64};
   EXPECT_LT(deviation_of_texts(logits, params, 2, 20'000), 3.5);
