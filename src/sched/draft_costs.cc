@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "sched/cost_curve.h"
 
 namespace di::sched {
 namespace {
@@ -18,15 +19,16 @@ constexpr double kEarlyOutlier = 4;
 constexpr double kSettledWeight = 4;
 constexpr double kLevelWeight = 8;       // from which on a surprise is the machine's
 constexpr double kFade = 1023.0 / 1024;  // of a weight in a step: what is long past is tried again
+constexpr int64_t kNear = 8;             // times the rows
 constexpr double kFastFade = 0.8;
 constexpr double kSurpriseRate = 1.0 / 8;
 constexpr double kSurprise = 0.25;
 constexpr double kLevelRate = 1.0 / 32;
 constexpr double kErrorRate = 1.0 / 32;
-constexpr double kPlaneKeep = 255.0 / 256;
-constexpr double kLineKeep = 63.0 / 64;
 constexpr double kPrefillEvidence = 0.25;  // prompt rows cost a little else
-constexpr double kUnknownSeconds = 1e-3;   // of a step before anything is known
+constexpr double kDoubtedSpread = 0.05;    // of what is usual: what a slope is believed from
+constexpr double kLeastSeconds = 1e-9;
+constexpr double kUnknownSeconds = 1e-3;  // of a step before anything is known
 
 constexpr std::array<int64_t, kNumBins> make_bin_rows() {
   std::array<int64_t, kNumBins> rows{};
@@ -47,65 +49,6 @@ std::size_t nearest_bin(int64_t rows) {
 
 double mix(double a, double b, double share) {
   return a + share * (b - a);
-}
-
-/// A point of the curve before it is made to rise.
-struct Weighed {
-  RowCosts::Point point;
-  double weight;
-};
-
-/// The nearest curve that never falls: neighbours that fall are taken together, by weight. One more
-/// point at twice the last rows goes on along the line of the last octave.
-std::vector<RowCosts::Point> rising(std::span<const Weighed> curve) {
-  struct Block {
-    double seconds, weight;
-    std::size_t size;
-  };
-  std::vector<Block> blocks;
-  for (const Weighed& next : curve) {
-    blocks.push_back({next.point.seconds, next.weight, 1});
-    while (blocks.size() > 1 && blocks[blocks.size() - 2].seconds > blocks.back().seconds) {
-      const Block last = blocks.back();
-      blocks.pop_back();
-      Block& into = blocks.back();
-      const double weight = into.weight + last.weight;
-      into = {mix(into.seconds, last.seconds, last.weight / weight), weight, into.size + last.size};
-    }
-  }
-  std::vector<RowCosts::Point> points;
-  for (const Block& block : blocks) {
-    for (std::size_t j = 0; j < block.size; ++j)
-      points.push_back({curve[points.size()].point.rows, block.seconds});
-  }
-  const RowCosts::Point last = points.back();
-  std::size_t octave = points.size() - 1;
-  while (octave > 0 && 2 * points[octave].rows > last.rows)
-    --octave;
-  const auto slope_from = [&](std::size_t i) {
-    return points[i].rows < last.rows ? (last.seconds - points[i].seconds) /
-                                            static_cast<double>(last.rows - points[i].rows)
-                                      : 0;
-  };
-  const double more =
-      std::min(slope_from(octave), slope_from(std::max<std::size_t>(points.size(), 2) - 2));
-  points.push_back({2 * last.rows, last.seconds + more * static_cast<double>(last.rows)});
-  return points;
-}
-
-/// The corners of the greatest convex curve below `points`.
-std::vector<RowCosts::Point> convex(std::span<const RowCosts::Point> points) {
-  const auto slope = [](const RowCosts::Point& a, const RowCosts::Point& b) {
-    return (b.seconds - a.seconds) / static_cast<double>(b.rows - a.rows);
-  };
-  std::vector<RowCosts::Point> corners;
-  for (const RowCosts::Point& next : points) {
-    while (corners.size() > 1 &&
-           slope(corners[corners.size() - 2], corners.back()) >= slope(corners.back(), next))
-      corners.pop_back();
-    corners.push_back(next);
-  }
-  return corners;
 }
 
 // Far above everything that a step can take or hold.
@@ -149,27 +92,6 @@ bool CostTable::is_sound() const {
          lies_within(seconds_per_expert, kMostSeconds) &&
          lies_within(drafting_base, kMostSeconds) && lies_within(drafting_each, kMostSeconds) &&
          lies_within(drafting_weight, kMostEvidence);
-}
-
-void DraftCosts::Line::add(double n_value, double y_value, double evidence) {
-  for (double* sum : {&weight, &n, &nn, &y, &ny})
-    *sum *= kLineKeep;
-  weight += evidence;
-  n += evidence * n_value;
-  nn += evidence * n_value * n_value;
-  y += evidence * y_value;
-  ny += evidence * n_value * y_value;
-}
-
-double DraftCosts::Line::each() const {
-  if (weight <= 0) return 0;
-  const double spread = nn - n * n / weight;
-  const double slope = (ny - n * y / weight) / (spread + 1e-3 * nn);
-  return std::clamp(slope, 0.0, y / std::max(n, 1e-9));
-}
-
-double DraftCosts::Line::base() const {
-  return weight > 0 ? std::max(0.0, (y - each() * n) / weight) : 0;
 }
 
 DraftCosts::DraftCosts() : bins_(kNumBins) {}
@@ -229,7 +151,7 @@ void DraftCosts::learn(const StepShape& told, const StepSeconds& measured, doubl
   if (known) observe_linear(shape, typical, residual, backbone);
   observe_rows(shape, residual, evidence);
   if (weight >= kLevelWeight && shape.prefill_rows == 0)
-    observe_level(nearest_bin(shape.rows), residual / typical.seconds);
+    observe_level(shape.rows, residual / typical.seconds);
 }
 
 // The seconds of drafting in a step. When they are unknown, what a step takes beyond the rows'
@@ -252,25 +174,25 @@ double DraftCosts::observe_drafting(
 }
 
 DraftCosts::Usual DraftCosts::usual(int64_t rows) const {
-  const auto knows = [this](std::size_t i) { return bins_[i].weight > 0; };
-  std::size_t high = 0;
-  while (high < kNumBins && (kBinRows[high] < rows || !knows(high)))
-    ++high;
-  std::size_t low = std::min(high, kNumBins - 1) + 1;
-  while (low > 0 && (kBinRows[low - 1] > rows || !knows(low - 1)))
-    --low;
-  if (low == 0 && high == kNumBins) return {};
-  const Bin& a = bins_[low > 0 ? low - 1 : high];
-  const Bin& b = bins_[high < kNumBins ? high : low - 1];
-  const double share = low > 0 && high < kNumBins && high != low - 1
-                           ? static_cast<double>(rows - kBinRows[low - 1]) /
-                                 static_cast<double>(kBinRows[high] - kBinRows[low - 1])
-                           : 0;
-  const bool experts = a.experts > 0 && b.experts > 0;
+  constexpr std::size_t kNone = kNumBins;
+  std::size_t low = kNone, high = kNone;  // the known bins around
+  for (std::size_t i = 0; i < kNumBins && high == kNone; ++i) {
+    if (bins_[i].weight <= 0) continue;
+    if (kBinRows[i] <= rows) low = i;
+    if (kBinRows[i] >= rows) high = i;
+  }
+  if (low == kNone) low = high;
+  if (high == kNone) high = low;
+  if (low == kNone) return {};
+  const Bin& a = bins_[low];
+  const Bin& b = bins_[high];
+  const double share = low == high ? 0
+                                   : static_cast<double>(rows - kBinRows[low]) /
+                                         static_cast<double>(kBinRows[high] - kBinRows[low]);
   return {
       mix(a.seconds, b.seconds, share),
       mix(a.key_pairs, b.key_pairs, share),
-      experts ? mix(a.experts, b.experts, share) : 0};
+      a.experts > 0 && b.experts > 0 ? mix(a.experts, b.experts, share) : 0};
 }
 
 double DraftCosts::linear(const StepShape& shape, const Usual& usual) const {
@@ -285,76 +207,68 @@ double DraftCosts::linear(const StepShape& shape, const Usual& usual) const {
 void DraftCosts::observe_linear(
     const StepShape& shape, const Usual& usual, double residual, double seconds
 ) {
-  const double scale = 1 / seconds;
+  const bool experts = shape.experts > 0 && usual.experts > 0;
+  if (experts) expert_ratio_ += (shape.experts / usual.experts - expert_ratio_) / kMostWeight;
+  // Everything as a share of the step, so that long ones do not outweigh the others.
   const double p =
-      shape.key_pairs > 0 ? scale * (static_cast<double>(shape.key_pairs) - usual.key_pairs) : 0;
-  const double e =
-      shape.experts > 0 && usual.experts > 0 ? scale * (shape.experts - usual.experts) : 0;
-  const double y = scale * residual + seconds_per_pair_ * p + seconds_per_expert_ * e;
-  for (double* sum : {&plane_.pp, &plane_.pe, &plane_.ee, &plane_.py, &plane_.ey})
-    *sum *= kPlaneKeep;
-  plane_.pp += p * p;
-  plane_.pe += p * e;
-  plane_.ee += e * e;
-  plane_.py += p * y;
-  plane_.ey += e * y;
-  if (usual.experts > 0 && shape.experts > 0)
-    expert_ratio_ += (shape.experts / usual.experts - expert_ratio_) / kMostWeight;
+      shape.key_pairs > 0 ? (static_cast<double>(shape.key_pairs) - usual.key_pairs) / seconds : 0;
+  const double e = experts ? (shape.experts - usual.experts) / seconds : 0;
+  beyond_usual_.add(p, e, residual / seconds + seconds_per_pair_ * p + seconds_per_expert_ * e);
 
-  // A spread of a twentieth over 32 steps is where a slope begins to be believed.
-  const double doubt = kMostWeight * 0.05 * 0.05 * scale * scale;
-  const double pp = plane_.pp * 1.001 + doubt * usual.key_pairs * usual.key_pairs + 1e-30;
-  const double ee = plane_.ee * 1.001 + doubt * usual.experts * usual.experts + 1e-30;
-  const double both = plane_.pe * plane_.pe / (pp * ee);  // below 1
-  double pairs = (plane_.py - plane_.ey * plane_.pe / ee) / (pp * (1 - both));
-  double experts = (plane_.ey - plane_.py * plane_.pe / pp) / (ee * (1 - both));
-  if (pairs < 0) experts = plane_.ey / ee;
-  if (experts < 0) pairs = plane_.py / pp;
+  const auto doubt = [seconds](double usually) {
+    const double spread = kDoubtedSpread * usually / seconds;
+    return kMostWeight * spread * spread;
+  };
+  const FadingPlane::Slopes slopes =
+      beyond_usual_.slopes(doubt(usual.key_pairs), doubt(usual.experts));
   // Neither can be more than the whole step.
   const double most_pairs = std::max(static_cast<double>(shape.key_pairs), usual.key_pairs);
   const double most_experts = std::max(shape.experts, usual.experts);
-  seconds_per_pair_ = std::clamp(pairs, 0.0, seconds / std::max(most_pairs, 1.0));
-  seconds_per_expert_ = std::clamp(experts, 0.0, seconds / std::max(most_experts, 1.0));
+  seconds_per_pair_ = std::min(slopes.u, seconds / std::max(most_pairs, 1.0));
+  seconds_per_expert_ = std::min(slopes.v, seconds / std::max(most_experts, 1.0));
 }
 
 void DraftCosts::observe_rows(const StepShape& shape, double residual, double evidence) {
   const std::size_t i = nearest_bin(shape.rows);
   Bin& bin = bins_[i];
-  const bool fresh = bin.weight <= 0;
-  if (fresh) {
+  double rate = 1;
+  if (bin.weight > 0) {
+    rate = std::min(1.0, std::max(evidence / (bin.weight + evidence), evidence * kLeastRate));
+  } else {
     const Usual here = usual(kBinRows[i]);
     bin.seconds = here.seconds;
     bin.key_pairs = here.key_pairs;
   }
-  const double rate =
-      fresh ? 1 : std::max(evidence / (bin.weight + evidence), evidence * kLeastRate);
   bin.weight = std::min(bin.weight + evidence, kMostWeight);
   if (shape.drafting == 0) bin.clean = std::min(bin.clean + evidence, kMostWeight);
-  bin.seconds += std::min(rate, 1.0) * residual;
+  bin.seconds += rate * residual;
   // What is usual moves, and the seconds with it along the slope.
   if (shape.key_pairs > 0) {
-    const double moved =
-        std::min(rate, 1.0) * (static_cast<double>(shape.key_pairs) - bin.key_pairs);
+    const double moved = rate * (static_cast<double>(shape.key_pairs) - bin.key_pairs);
     bin.key_pairs += moved;
     bin.seconds += seconds_per_pair_ * moved;
   }
-  if (shape.experts > 0) {
-    const double moved = bin.experts > 0 ? std::min(rate, 1.0) * (shape.experts - bin.experts) : 0;
-    bin.experts = bin.experts > 0 ? bin.experts + moved : shape.experts;
+  if (shape.experts > 0 && bin.experts > 0) {
+    const double moved = rate * (shape.experts - bin.experts);
+    bin.experts += moved;
     bin.seconds += seconds_per_expert_ * moved;
+  } else if (shape.experts > 0) {
+    bin.experts = shape.experts;
   }
-  bin.seconds = std::max(bin.seconds, 1e-9);
+  bin.seconds = std::max(bin.seconds, kLeastSeconds);
 }
 
-// All costs follow those of a step. When several in a row are far from what was expected, the
-// others' shape is not to be relied on, either.
-void DraftCosts::observe_level(std::size_t seen, double relative) {
+// All costs follow those of a step. What is known of other numbers of rows fades, near this one,
+// and everywhere when several steps in a row are far from what was expected.
+void DraftCosts::observe_level(int64_t rows, double relative) {
   relative = std::clamp(relative, -0.9, kOutlier - 1);
   surprise_ += kSurpriseRate * (relative - surprise_);
-  const double fade = std::abs(surprise_) > kSurprise ? kFastFade : kFade;
+  const bool surprised = std::abs(surprise_) > kSurprise;
   for (std::size_t i = 0; i < kNumBins; ++i) {
     bins_[i].seconds *= 1 + kLevelRate * relative;
-    bins_[i].weight *= i == seen ? 1 : fade;
+    if (i == nearest_bin(rows)) continue;
+    const bool near = kBinRows[i] <= kNear * rows && rows <= kNear * kBinRows[i];
+    if (surprised || near) bins_[i].weight *= surprised ? kFastFade : kFade;
   }
 }
 
@@ -375,7 +289,7 @@ double DraftCosts::plausible(const StepShape& shape, double seconds) const {
 
 // What is expected by rows, never falling. Bins of little weight are bounded by the others' curve.
 std::vector<RowCosts::Point> DraftCosts::curve(double keys_per_row) const {
-  std::vector<Weighed> all, settled;
+  std::vector<WeighedPoint> all, settled;
   for (std::size_t i = 0; i < kNumBins; ++i) {
     const Bin& bin = bins_[i];
     if (bin.weight <= 0) continue;
@@ -386,22 +300,22 @@ std::vector<RowCosts::Point> DraftCosts::curve(double keys_per_row) const {
     if (bin.weight >= kSettledWeight) settled.push_back(all.back());
   }
   if (all.empty()) return {{1, kUnknownSeconds}};
-  if (settled.empty()) return rising(all);
+  if (settled.empty()) return rising_curve(all);
   // One point says nothing of a slope: beyond it, costs are at most in proportion to the rows. What
   // was seen once only is tried once more, all the same.
-  const RowCosts others(rising(settled));
-  const auto bound = [&](const Weighed& weighed) {
+  const RowCosts others(rising_curve(settled));
+  const auto bound = [&](const WeighedPoint& weighed) {
     const bool seen_once = weighed.weight > 0.9 && weighed.weight < 2;
     const auto rows = static_cast<double>(weighed.point.rows);
     const auto known = static_cast<double>(settled.front().point.rows);
     const double factor = settled.size() > 1 || seen_once ? 1 : std::max(1.0, rows / known);
     return factor * others.seconds(weighed.point.rows);
   };
-  for (Weighed& weighed : all) {
+  for (WeighedPoint& weighed : all) {
     if (weighed.weight < kSettledWeight)
       weighed.point.seconds = std::min(weighed.point.seconds, bound(weighed));
   }
-  return rising(all);
+  return rising_curve(all);
 }
 
 std::shared_ptr<const StepCosts> DraftCosts::costs_for(const StepForecast& forecast) const {
@@ -413,7 +327,7 @@ std::shared_ptr<const StepCosts> DraftCosts::costs_for(const StepForecast& forec
   }
   if (last > first) points.push_back({last, costs.seconds(last)});
   return std::make_shared<const StepCosts>(StepCosts{
-      RowCosts(convex(points)), RowCosts(points), drafting_.base(), drafting_.each()});
+      RowCosts(convex_curve(points)), RowCosts(points), drafting_.base(), drafting_.each()});
 }
 
 CostTable DraftCosts::table() const {
@@ -427,7 +341,7 @@ CostTable DraftCosts::table() const {
   table.seconds_per_expert = seconds_per_expert_;
   table.drafting_base = drafting_.base();
   table.drafting_each = drafting_.each();
-  table.drafting_weight = drafting_.weight;
+  table.drafting_weight = drafting_.weight();
   return table;
 }
 

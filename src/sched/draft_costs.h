@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "sched/cost_fits.h"
 #include "sched/draft_budget.h"
 
 namespace di::sched {
@@ -133,17 +134,6 @@ class DraftCosts {
     double key_pairs = 0;
     double experts = 0;
   };
-  /// Sums for a + b · n by least squares, fading.
-  struct Line {
-    double weight = 0, n = 0, nn = 0, y = 0, ny = 0;
-    void add(double n_value, double y_value, double evidence);
-    double base() const;
-    double each() const;
-  };
-  /// Sums for what key pairs and experts beyond the usual add, fading.
-  struct Plane {
-    double pp = 0, pe = 0, ee = 0, py = 0, ey = 0;
-  };
 
   void learn(const StepShape& shape, const StepSeconds& seconds, double evidence);
   Usual usual(int64_t rows) const;
@@ -151,15 +141,15 @@ class DraftCosts {
   double observe_drafting(const StepShape& shape, const StepSeconds& seconds, double evidence);
   void observe_linear(const StepShape& shape, const Usual& usual, double residual, double seconds);
   void observe_rows(const StepShape& shape, double residual, double evidence);
-  void observe_level(std::size_t seen, double relative);
+  void observe_level(int64_t rows, double relative);
   std::vector<RowCosts::Point> curve(double keys_per_row) const;
 
   std::vector<Bin> bins_;
-  Plane plane_;
+  FadingPlane beyond_usual_;  // key pairs and experts
   double seconds_per_pair_ = 0;
   double seconds_per_expert_ = 0;
   double expert_ratio_ = 1;  // experts of recent steps to the usual
-  Line drafting_;
+  FadingLine drafting_;      // by sequences
   double relative_error_ = 0;
   double surprise_ = 0;  // mean of (seconds − expected) / expected, of very recent steps
 };
