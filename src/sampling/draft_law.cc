@@ -1,5 +1,7 @@
 #include "sampling/draft_law.h"
 
+#include <algorithm>
+
 namespace di::sampling {
 namespace {
 
@@ -31,9 +33,11 @@ DraftChoice choose_draft(
   CountedAhead counted(sampler);
   for (const int32_t token : place.before)
     counted.count(token);
+  if (rule == VerificationRule::kExactSeed) {
+    return {.token = std::max(sampler.best_token(place.logits, scratch), 0)};
+  }
   SampledRow row = sampler.row(place.logits, scratch);
   if (!row.law.drawable()) return {};
-  if (rule == VerificationRule::kExactSeed) return {.token = row.law.token_at(0)};
   const auto index = std::ssize(place.before);
   return choose_among_best(row.law, draft_share(sampler.seed(), place.anchor_position, index));
 }

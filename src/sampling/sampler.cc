@@ -111,6 +111,18 @@ SampledRow Sampler::row(std::span<const float> logits, std::vector<double>& stor
   return row;
 }
 
+int32_t Sampler::best_token(std::span<const float> logits, std::vector<double>& storage) const {
+  Peak peak = peak_of(logits);
+  if (!peak.usable) return -1;
+  if (const int32_t forced = forced_token(); forced >= 0) return forced;
+  if (edits_.any()) {
+    storage.assign(logits.begin(), logits.end());
+    edits_.apply(storage);
+    peak = peak_of(std::span<const double>(storage));
+  }
+  return peak.usable ? static_cast<int32_t>(peak.index) : -1;
+}
+
 Draw Sampler::tell(SampledRow& row, int32_t token) {
   Draw draw{.token = token};
   if (wants_logprobs() && params_->processed_logprobs) {

@@ -84,6 +84,10 @@ class Sampler {
   /// result.
   SampledRow row(std::span<const float> logits, std::vector<double>& storage) const;
 
+  /// The forced token, else the best one after every edit; −1 when nothing can be drawn. It costs
+  /// no more than looking for it. `storage` is overwritten.
+  int32_t best_token(std::span<const float> logits, std::vector<double>& storage) const;
+
   /// Tells that `token` of `row` is the next one: counts it, and reports what is asked for.
   Draw tell(SampledRow& row, int32_t token);
 
