@@ -294,6 +294,7 @@ void add_bench(CLI::App& app) {
   add_ops(*bench, options);
   add_layer(*bench, options);
   add_step_bench(*bench);
+  add_drafts_bench(*bench);
   add_decode_batch(*bench, options);
   add_invariance(*bench);
   add_tokenizer(*bench);

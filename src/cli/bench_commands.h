@@ -13,6 +13,9 @@ void add_serve_benches(CLI::App& bench);
 /// `bench step`: whole steps of a model on a device, without a scheduler.
 void add_step_bench(CLI::App& bench);
 
+/// `bench drafts`: what drafts gain.
+void add_drafts_bench(CLI::App& bench);
+
 /// Prints one result as a line.
 void print_line(const Json& result);
 

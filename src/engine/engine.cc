@@ -273,6 +273,11 @@ Stats Engine::stats() const {
   return stats;
 }
 
+std::optional<sched::CostTable> Engine::draft_costs() const {
+  if (state_->draft_options.mode != sched::DraftMode::kAdaptive) return std::nullopt;
+  return state_->draft_control->costs().table();
+}
+
 void Engine::restart_stats() {
   state_->window->restart(steady_seconds());
 }

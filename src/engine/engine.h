@@ -18,6 +18,7 @@
 #include "engine/request.h"
 #include "engine/stats.h"
 #include "model/memory_plan.h"
+#include "sched/draft_costs.h"
 #include "text/tokenizer.h"
 
 namespace di::engine {
@@ -66,6 +67,9 @@ class Engine {
 
   /// What happened lately, and in all. See docs/metrics.md.
   Stats stats() const;
+
+  /// What steps cost, as adaptive drafts have learnt it; nothing in another mode.
+  std::optional<sched::CostTable> draft_costs() const;
 
   /// Begins the window of stats() anew; what is counted since the start goes on.
   void restart_stats();

@@ -1,0 +1,234 @@
+#include "bench/drafts_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "bench/draft_prompts.h"
+#include "engine/engine.h"
+#include "text/chat_encoding.h"
+
+namespace di::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Token ids by request.
+using Texts = std::map<std::string, std::vector<int32_t>>;
+
+/// What one mode did in one round.
+struct Round {
+  double tokens_per_s = 0;
+  int64_t output_tokens = 0;
+  Texts texts = {};
+  engine::Stats stats = {};
+};
+
+/// An engine, and what it did with one kind of prompts.
+struct Mode {
+  std::string drafts;
+  std::unique_ptr<engine::Engine> engine;
+  std::vector<Round> rounds = {};
+};
+
+std::vector<int32_t> prompt_of(const engine::Engine& engine, const char* content) {
+  text::Conversation conversation;
+  conversation.thinking = false;
+  text::Message& message = conversation.messages.emplace_back();
+  message.role = text::Role::kUser;
+  message.content = content;
+  return text::encode(text::render(conversation, text::ChatVersion::kV41), engine.tokenizer());
+}
+
+/// Answers the prompts of a kind, `sequences` at once.
+class Run {
+ public:
+  Run(engine::Engine& engine, const DraftsBenchOptions& options)
+      : engine_(engine), options_(options) {}
+
+  Round answer(const DraftPrompts& prompts, int64_t sequences) {
+    engine_.restart_stats();
+    const auto count = std::max<int64_t>(std::ssize(prompts.prompts), sequences);
+    for (int64_t first = 0; first < count; first += sequences)
+      answer_together(prompts, first, std::min(count, first + sequences));
+    round_.stats = engine_.stats();
+    round_.tokens_per_s = static_cast<double>(tokens_) / seconds_;
+    return std::move(round_);
+  }
+
+ private:
+  void answer_together(const DraftPrompts& prompts, int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; ++i) {
+      const auto at = static_cast<std::size_t>(i) % prompts.prompts.size();
+      engine::Request request;
+      request.id = fmt::format("{} {}", prompts.kind, i);
+      request.prompt_token_ids = prompt_of(engine_, prompts.prompts[at]);
+      request.sampling.temperature = options_.temperature;
+      request.sampling.seed = static_cast<uint64_t>(i);
+      request.sampling.max_tokens = options_.max_tokens;
+      request.detokenize = false;
+      if (const auto refusal = engine_.add(std::move(request)))
+        throw Error(ErrorCode::kInvalidArgument, refusal->message);
+    }
+    std::size_t num_begun = 0;
+    std::optional<Clock::time_point> start;
+    while (engine_.has_work()) {
+      for (engine::Output& output : engine_.step()) {
+        std::vector<int32_t>& text = round_.texts[output.request_id];
+        for (const engine::ChoiceOutput& choice : output.choices) {
+          if (text.empty() && !choice.tokens.empty()) ++num_begun;
+          for (const engine::TokenOutput& token : choice.tokens)
+            text.push_back(token.token);
+          const auto count = std::ssize(choice.tokens);
+          round_.output_tokens += count;
+          if (start) tokens_ += count;
+        }
+      }
+      if (!start && static_cast<int64_t>(num_begun) == end - first) start = Clock::now();
+    }
+    if (start) seconds_ += seconds_since(*start);
+  }
+
+  engine::Engine& engine_;
+  const DraftsBenchOptions& options_;
+  Round round_;
+  double seconds_ = 0;  // since all of a group had their first token
+  int64_t tokens_ = 0;  // that came in them
+};
+
+double median(std::vector<double> values) {
+  return engine::distribution_of(std::move(values))->p50;
+}
+
+/// The gain of `drafts` for each of `sequences`, by what steps cost.
+Json expected_gain(
+    const std::optional<sched::CostTable>& table,
+    int64_t sequences,
+    const std::string& drafts,
+    double tokens_per_step
+) {
+  if (!table || drafts == "adaptive") return {};
+  const int64_t count = drafts == "off" ? 0 : drafts.front() - '0';
+  const auto costs = sched::DraftCosts(*table).costs_for(
+      {.rows = sequences, .drafts = sequences * count, .keys_per_row = 0}
+  );
+  const double drafting = count == 0 ? 0 : costs->drafting(sequences);
+  const double seconds = costs->measured.seconds(sequences * (1 + count)) + drafting;
+  return tokens_per_step * costs->measured.seconds(sequences) / seconds;
+}
+
+class Bench {
+ public:
+  explicit Bench(const DraftsBenchOptions& options) : options_(options) {
+    for (const std::string& drafts : options.modes) {
+      engine::EngineOptions own = options.engine;
+      own.drafts = drafts;
+      modes_.push_back({drafts, engine::Engine::open(own)});
+    }
+  }
+
+  void run(const DraftPrompts& prompts, int64_t sequences, const Emit& emit) {
+    for (Mode& mode : modes_)
+      mode.rounds.clear();
+    for (int64_t round = -1; round < options_.rounds; ++round) {
+      for (Mode& mode : modes_) {
+        Round done = Run(*mode.engine, options_).answer(prompts, sequences);
+        if (round >= 0) mode.rounds.push_back(std::move(done));
+      }
+    }
+    for (const Mode& mode : modes_) {
+      check_texts(mode);
+      emit(line_of(mode, prompts.kind, sequences));
+    }
+  }
+
+ private:
+  void check_texts(const Mode& mode) const {
+    for (const Round& round : mode.rounds) {
+      if (round.texts == modes_.front().rounds.front().texts) continue;
+      throw Error(
+          ErrorCode::kUnsupported,
+          fmt::format("drafts {}: a text is not that of drafts {}", mode.drafts, modes_[0].drafts)
+      );
+    }
+  }
+
+  double gain(const Mode& mode) const {
+    std::vector<double> gains;
+    for (std::size_t i = 0; i < mode.rounds.size(); ++i)
+      gains.push_back(mode.rounds[i].tokens_per_s / modes_.front().rounds[i].tokens_per_s);
+    return median(std::move(gains));
+  }
+
+  std::optional<sched::CostTable> costs() const {
+    for (const Mode& mode : modes_)
+      if (auto table = mode.engine->draft_costs()) return table;
+    return std::nullopt;
+  }
+
+  Json line_of(const Mode& mode, const char* kind, int64_t sequences) const {
+    const engine::Engine& engine = *mode.engine;
+    const engine::Stats& stats = mode.rounds.back().stats;
+    std::vector<double> rates;
+    for (const Round& round : mode.rounds)
+      rates.push_back(round.tokens_per_s);
+    const double found = gain(mode);
+    const double tokens = stats.tokens_per_sequence_step.value_or(1);
+    const Json expected = expected_gain(costs(), sequences, mode.drafts, tokens);
+    Json::Array by_position;
+    for (const double share : stats.draft_acceptance_by_position)
+      by_position.emplace_back(share);
+    return Json::Object{
+        {"name", "drafts"},
+        {"model", std::filesystem::path(engine.model_folder()).filename().string()},
+        {"backend", engine.ops().name},
+        {"isa", engine.ops().isa},
+        {"threads", engine.options().threads},
+        {"kind", kind},
+        {"temperature", options_.temperature},
+        {"sequences", sequences},
+        {"drafts", mode.drafts},
+        {"output_tokens", mode.rounds.back().output_tokens},
+        {"tokens_per_s", median(std::move(rates))},
+        {"gain", found},
+        {"acceptance", json_of(stats.draft_acceptance)},
+        {"acceptance_by_position", std::move(by_position)},
+        {"tokens_per_sequence_step", tokens},
+        {"verified_per_sequence_step", json_of(stats.drafts_per_sequence)},
+        {"confidence_error", json_of(stats.draft_confidence_error)},
+        {"expected_gain", expected},
+        {"gain_share", expected.is_null() ? Json() : Json(found / expected.as_number())}};
+  }
+
+  static Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+  const DraftsBenchOptions& options_;
+  std::vector<Mode> modes_;
+};
+
+}  // namespace
+
+void bench_drafts(const DraftsBenchOptions& options, const Emit& emit) {
+  if (options.modes.empty() || options.modes.front() != "off")
+    throw Error(
+        ErrorCode::kInvalidArgument, "the first mode must be off: others are compared with it"
+    );
+  Bench bench(options);
+  for (const int64_t sequences : options.sequences) {
+    for (const DraftPrompts& prompts : draft_prompts())
+      bench.run(prompts, sequences, emit);
+  }
+}
+
+}  // namespace di::bench
