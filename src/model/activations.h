@@ -11,7 +11,7 @@ namespace di::model {
 struct SiteMix {
   View<float, 2> pre;   // [rows, c]: collapses the streams at the next site
   View<float, 2> post;  // [rows, c]
-  View<float, 3> comb;  // [rows, c, c]
+  View<float, 3> comb;  // [rows, c, c], before its Sinkhorn passes
 };
 
 /// The state of a pass between sublayers; everything else is scratch of one sublayer.
@@ -128,8 +128,10 @@ void linear_q8(
     const Pass& pass, const View<bf16, 2>& y, const ops::Q8View& x, const ops::Weight& w
 );
 /// x · Wᵀ for bf16 activations, bf16.
-View<bf16, 2> linear_bf16(
-    const Pass& pass, const View<const bf16, 2>& x, const ops::Weight& w, int64_t groups = 1
+View<bf16, 2> linear_bf16(const Pass& pass, const View<const bf16, 2>& x, const ops::Weight& w);
+/// The same by groups (ops::Linear), in Q8.
+ops::Q8View linear_to_q8(
+    const Pass& pass, const View<const bf16, 2>& x, const ops::Weight& w, int64_t groups
 );
 /// x · Wᵀ for bf16 activations, fp32.
 View<float, 2> linear_f32(const Pass& pass, const View<const bf16, 2>& x, const ops::Weight& w);

@@ -27,7 +27,7 @@ SiteInput enter_site(
             .fn = site.fn,
             .scale = site.scale,
             .base = site.base,
-            .sinkhorn_iters = static_cast<int>(config.hc.hc_sinkhorn_iters),
+            .sinkhorn_iters = 0,  // expand() makes the passes
             .norm_eps = static_cast<float>(config.rms_norm_eps),
             .hc_eps = static_cast<float>(config.hc.hc_eps)},
        .x = input.x,
@@ -40,9 +40,16 @@ SiteInput enter_site(
 }
 
 void expand(const Pass& pass, Activations& act) {
+  const auto& hc = pass.model.config.hc;
   pass.ops.mhc_expand(
       pass.exec,
-      {.h_out = act.h_next, .y = act.y, .h = act.h, .post = act.mix.post, .comb = act.mix.comb}
+      {.h_out = act.h_next,
+       .y = act.y,
+       .h = act.h,
+       .post = act.mix.post,
+       .comb = act.mix.comb,
+       .sinkhorn_iters = static_cast<int>(hc.hc_sinkhorn_iters),
+       .hc_eps = static_cast<float>(hc.hc_eps)}
   );
   std::swap(act.h, act.h_next);
   std::swap(act.a, act.mix.pre);

@@ -21,7 +21,7 @@ struct MhcMix {
   Weight fn;                   // kF32 [c · (2 + c), c · hidden]
   View<const float, 1> scale;  // [3]
   View<const float, 1> base;   // [c · (2 + c)]
-  int sinkhorn_iters = 0;
+  int sinkhorn_iters = 0;      // 0: comb is what Sinkhorn begins with, see MhcExpand
   float norm_eps = 0;
   float hc_eps = 0;
 };
@@ -34,12 +34,18 @@ struct MhcCollapse {
 };
 
 /// h_out_j = post_j · y + Σ_i comb_ij · h_i: input stream i, output stream j.
+///
+/// With sinkhorn_iters > 0 comb is what Sinkhorn begins with, and the passes are made here: nobody
+/// waits for them, since a device makes them while the sublayer is still at work. So attention or
+/// experts must stand between the op that wrote comb and this one (launch_overlapped.cuh).
 struct MhcExpand {
   View<bf16, 3> h_out;        // [rows, c, hidden], must not alias h
   View<const bf16, 2> y;      // [rows, hidden]
   View<const bf16, 3> h;      // [rows, c, hidden]
   View<const float, 2> post;  // [rows, c]
   View<const float, 3> comb;  // [rows, c, c]
+  int sinkhorn_iters = 0;
+  float hc_eps = 0;
 };
 
 /// All that a site does before its sublayer: the mixes, the collapse with the pre-mix of the site

@@ -208,7 +208,27 @@ void mhc_collapse(const RowKernels& kernels, Exec& exec, const MhcCollapse& op) 
   });
 }
 
+namespace {
+
+/// comb of every row behind its Sinkhorn passes, in scratch of the caller's scope.
+View<const float, 3> finished_comb(Exec& exec, const MhcExpand& op) {
+  if (op.sinkhorn_iters == 0) return op.comb;
+  const int64_t c = op.comb.dim(1);
+  const auto comb = exec.scratch.array<float>(op.comb.dim(0), c, c);
+  split_rows(exec, comb.dim(0), [&](RowRange range) {
+    for (int64_t row = range.begin; row < range.end; ++row) {
+      std::copy_n(op.comb.row(row), c * c, comb.row(row));
+      ref::sinkhorn(comb.row(row), c, op.sinkhorn_iters, op.hc_eps);
+    }
+  });
+  return comb;
+}
+
+}  // namespace
+
 void mhc_expand(const RowKernels& kernels, Exec& exec, const MhcExpand& op) {
+  const Arena::Scope scope(exec.scratch);
+  const View<const float, 3> comb = finished_comb(exec, op);
   const int64_t width = op.y.dim(1);
   const auto slice = [&](int64_t row, int64_t begin, int64_t end) {
     kernels.expand(
@@ -216,7 +236,7 @@ void mhc_expand(const RowKernels& kernels, Exec& exec, const MhcExpand& op) {
          .y = bits(op.y.row(row) + begin),
          .h = bits(op.h.row(row) + begin),
          .post = op.post.row(row),
-         .comb = op.comb.row(row),
+         .comb = comb.row(row),
          .streams = op.h.dim(1),
          .stride = width,
          .width = end - begin}

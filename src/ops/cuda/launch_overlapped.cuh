@@ -1,6 +1,6 @@
-// Launches of kernels that begin while the one before them in the stream ends, and what such a
-// kernel does about it. Memory that some kernel writes is safe behind wait_for_previous_kernels()
-// only; every kernel waits there, so that what one of them sees, all behind it see too.
+// Launches of kernels that begin while the one before them ends. Memory that some kernel writes is
+// safe behind wait_for_previous_kernels() only, where every kernel waits. Attention and experts let
+// the next one start behind their wait: what was written before them is finished for all behind.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -67,9 +67,8 @@ __global__ void __launch_bounds__(kVectorThreads)
   store_vector(x + row * hidden + d, collapse_vector(streams, by_stream));
 }
 
-/// A thread for eight channels of a row and all four streams.
-__global__ void __launch_bounds__(kVectorThreads) expand_kernel(ExpandArgs op) {
-  join_kernel_chain();
+/// Eight channels of a row and all four streams. `row_comb` [input stream] is the row's.
+__device__ void expand_row(const ExpandArgs& op, const float4* row_comb) {
   const int64_t row = blockIdx.y;
   const int64_t d = (static_cast<int64_t>(blockIdx.x) * kVectorThreads + threadIdx.x) * kVector;
   if (d >= op.hidden) return;
@@ -78,13 +77,43 @@ __global__ void __launch_bounds__(kVectorThreads) expand_kernel(ExpandArgs op) {
 #pragma unroll
   for (int i = 0; i < kStreams; ++i) {
     h[i] = load_vector(op.h + (row * kStreams + i) * op.hidden + d);
-    comb[i] = reinterpret_cast<const float4*>(op.comb)[row * kStreams + i];
+    comb[i] = row_comb[i];
   }
   const float4 post = reinterpret_cast<const float4*>(op.post)[row];
   expand_vectors(h, load_vector(op.y + row * op.hidden + d), comb, post);
 #pragma unroll
   for (int j = 0; j < kStreams; ++j)
     store_vector(op.out + (row * kStreams + j) * op.hidden + d, h[j]);
+}
+
+__global__ void __launch_bounds__(kVectorThreads) expand_kernel(ExpandArgs op) {
+  join_kernel_chain();
+  expand_row(op, reinterpret_cast<const float4*>(op.comb) + int64_t{blockIdx.y} * kStreams);
+}
+
+/// The Sinkhorn passes of comb while the sublayer still works (MhcExpand), then the expand. What
+/// was written so early may not be in this processor's first-level cache in an older form.
+__global__ void __launch_bounds__(kVectorThreads)
+    finish_and_expand_kernel(ExpandArgs op, int iters, float eps) {
+  __shared__ float4 comb[kStreams];
+  let_next_kernel_start();
+  if (threadIdx.x < 32) {
+    const int i = static_cast<int>(threadIdx.x) % 16;
+    const float z = sinkhorn(__ldcg(op.comb + int64_t{blockIdx.y} * 16 + i), iters, eps);
+    reinterpret_cast<float*>(comb)[i] = z;
+  }
+  __syncthreads();
+  wait_for_previous_kernels();
+  expand_row(op, comb);
+}
+
+/// Sixteen threads make the passes of a row.
+__global__ void __launch_bounds__(kVectorThreads)
+    sinkhorn_kernel(float* to, const float* comb, int64_t count, int iters, float eps) {
+  join_kernel_chain();
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kVectorThreads + threadIdx.x;
+  const float z = sinkhorn(i < count ? comb[i] : 0.0f, iters, eps);
+  if (i < count) to[i] = z;
 }
 
 /// One thread for each vector of a row.
@@ -168,15 +197,44 @@ void mhc_collapse(Exec& exec, const MhcCollapse& op) {
 void mhc_expand(Exec& exec, const MhcExpand& op) {
   if (op.h.empty()) return;
   check_shape("mhc_expand", op.h.dim(1), op.h.dim(2));
-  launch_overlapped(
-      "mhc_expand",
-      expand_kernel,
-      vector_grid(op.h.dim(0), op.h.dim(2)),
-      kVectorThreads,
-      0,
-      exec.stream,
-      expand_args(op)
-  );
+  constexpr int64_t kFewRows = 64;  // whose passes cost nothing if every block makes them
+  const int64_t rows = op.h.dim(0);
+  const dim3 grid = vector_grid(rows, op.h.dim(2));
+  ExpandArgs args = expand_args(op);
+  if (op.sinkhorn_iters > 0 && rows <= kFewRows) {
+    launch_overlapped(
+        "mhc_expand",
+        finish_and_expand_kernel,
+        grid,
+        kVectorThreads,
+        0,
+        exec.stream,
+        args,
+        op.sinkhorn_iters,
+        op.hc_eps
+    );
+    return;
+  }
+  const Arena::Scope scope(exec.scratch);
+  if (op.sinkhorn_iters > 0) {
+    const int64_t count = rows * 16;
+    auto* comb = exec.scratch.take<float>(count);
+    launch_overlapped(
+        "mhc_expand",
+        sinkhorn_kernel,
+        blocks_of(count, kVectorThreads),
+        kVectorThreads,
+        0,
+        exec.stream,
+        comb,
+        op.comb.data,
+        count,
+        op.sinkhorn_iters,
+        op.hc_eps
+    );
+    args.comb = comb;
+  }
+  launch_overlapped("mhc_expand", expand_kernel, grid, kVectorThreads, 0, exec.stream, args);
 }
 
 }  // namespace di::ops::cuda

@@ -270,7 +270,8 @@ __device__ inline float sinkhorn(float z, int iters, float eps) {
 __device__ inline void finish_comb(const MixArgs& op, const float* m, int64_t row) {
   const int lane = threadIdx.x % 16;
   const int last = 2 * kStreams + lane;
-  const float z = sinkhorn(m[last] * op.scale[2] + op.base[last], op.sinkhorn_iters, op.hc_eps);
+  float z = m[last] * op.scale[2] + op.base[last];
+  if (op.sinkhorn_iters > 0) z = sinkhorn(z, op.sinkhorn_iters, op.hc_eps);
   if (row < 0) return;
   op.comb[row * 16 + lane] = z;
   op.mixes[row * kMixes + lane] = m[lane];

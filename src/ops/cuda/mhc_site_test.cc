@@ -161,7 +161,7 @@ SiteResult on_host(const SiteInputs& in) {
 }
 
 /// How the device is asked for it.
-enum class Way { kSite, kMixesAlone };
+enum class Way { kSite, kMixesAlone, kNoPasses };
 
 SiteResult on_device(const SiteInputs& in, Way way = Way::kSite) {
   Machine machine;
@@ -173,7 +173,8 @@ SiteResult on_device(const SiteInputs& in, Way way = Way::kSite) {
     pack(SiteMemory<HostArray>{in}.site(in.fn.data()).mix.fn, {0, kMixes}, packed.data());
     fn = packed.data();
   }
-  const MhcSite site = memory.site(fn);
+  MhcSite site = memory.site(fn);
+  if (way == Way::kNoPasses) site.mix.sinkhorn_iters = 0;
   mhc_expand(machine.device(), memory.expand());
   if (way == Way::kMixesAlone) {
     mhc_mix(machine.device(), site.mix);
@@ -225,6 +226,33 @@ TEST_P(MhcSiteOnCuda, MixesAloneAreTheSame) {
   EXPECT_TRUE(same(whole.pre, alone.pre));
   EXPECT_TRUE(same(whole.post, alone.post));
   EXPECT_TRUE(same(whole.comb, alone.comb));
+}
+
+TEST_P(MhcSiteOnCuda, PassesLeftToTheExpandAreTheSame) {
+  DI_NEEDS_GPU();
+  SiteInputs in = inputs();
+  const SiteResult before = on_device(in, Way::kNoPasses);
+  const SiteResult behind = on_device(in);
+  EXPECT_TRUE(same(before.x, behind.x));
+  EXPECT_TRUE(same(before.post, behind.post));
+  in.post = before.post;
+  in.comb = before.comb;
+  const SiteMemory<DeviceArray> late{in};
+  const SiteMemory<HostArray> reference{in};
+  in.comb = behind.comb;
+  const SiteMemory<DeviceArray> early{in};
+  Machine machine;
+  const auto with_passes = [](MhcExpand op) {
+    op.sinkhorn_iters = kIters;
+    op.hc_eps = kEps;
+    return op;
+  };
+  mhc_expand(machine.device(), with_passes(late.expand()));
+  mhc_expand(machine.device(), early.expand());
+  ref::mhc_expand(with_passes(reference.expand()), {0, in.rows});
+  machine.wait();
+  EXPECT_TRUE(same(late.h_out.read(), early.h_out.read()));
+  EXPECT_TRUE(same(late.h_out.read(), reference.h_out.read()));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -1,4 +1,5 @@
 // Hyper-connections: a site's mixes with their Sinkhorn passes, collapse and expand.
+#include <algorithm>
 #include <vector>
 
 #include "ops/canonical.h"
@@ -31,8 +32,10 @@ void divide_columns(float* z, int64_t c, float eps) {
   }
 }
 
-/// Row softmax, then alternating normalisation: `iters` column passes in all, the last pass one.
+}  // namespace
+
 void sinkhorn(float* z, int64_t c, int iters, float eps) {
+  if (iters == 0) return;
   for (int64_t i = 0; i < c; ++i) {
     float* row = z + i * c;
     const float top = *std::max_element(row, row + c);
@@ -48,8 +51,6 @@ void sinkhorn(float* z, int64_t c, int iters, float eps) {
     divide_columns(z, c, eps);
   }
 }
-
-}  // namespace
 
 void mhc_mix_row(const MhcMix& op, int64_t row, float factor) {
   const int64_t c = op.h.dim(1);
@@ -100,12 +101,15 @@ void mhc_collapse(const MhcCollapse& op, RowRange range) {
 
 void mhc_expand(const MhcExpand& op, RowRange range) {
   const int64_t c = op.h.dim(1);
+  std::vector<float> comb(static_cast<std::size_t>(c * c));
   for (int64_t row = range.begin; row < range.end; ++row) {
+    std::copy_n(op.comb.row(row), c * c, comb.begin());
+    sinkhorn(comb.data(), c, op.sinkhorn_iters, op.hc_eps);
     for (int64_t j = 0; j < c; ++j) {
       for (int64_t d = 0; d < op.y.dim(1); ++d) {
         double mixed = 0;
         for (int64_t i = 0; i < c; ++i)
-          mixed += op.comb(row, i, j) * to_float(op.h(row, i, d));
+          mixed += comb[static_cast<std::size_t>(i * c + j)] * to_float(op.h(row, i, d));
         const float written = op.post(row, j) * to_float(op.y(row, d));
         op.h_out(row, j, d) = to_bf16(written + static_cast<float>(mixed));
       }

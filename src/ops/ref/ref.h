@@ -108,6 +108,9 @@ void rope(const Rope& op, RowRange range);
 void engram_hash(const EngramHash& op, RowRange range);
 void engram_lookup(const EngramLookup& op, RowRange range);
 void engram_gate(const EngramGate& op, RowRange range);
+/// Row softmax of z [c, c], then alternating normalisation: `iters` column passes in all, the last
+/// pass one. None: z stays.
+void sinkhorn(float* z, int64_t c, int iters, float eps);
 /// From the fn projection already in op.mixes and the row's rms factor to pre, post and comb.
 void mhc_mix_row(const MhcMix& op, int64_t row, float factor);
 void mhc_mix(const MhcMix& op, RowRange range);
