@@ -125,15 +125,18 @@ void attention(const Pass& pass, int64_t l, const SiteInput& input, Activations&
   if (pass.role(l).is_index_source) select_entries(pass, l, index, act);
 
   const View<bf16, 3> o = attend(pass, l, q, records, act);
-  if (!pass.is_draft(l)) {  // a draft leaves nothing behind
+  const ops::Rope back{
+      .x = o, .positions = positions, .frequencies = pass.frequencies(l), .inverse = true};
+  if (pass.is_draft(l)) {  // a draft leaves nothing behind
+    pass.ops.rope(pass.exec, back);
+  } else {
     pass.ops.window_store(
-        pass.exec, {.ring = pass.cache.ring(l), .records = records, .rows = act.rows->view()}
+        pass.exec,
+        {.ring = pass.cache.ring(l), .records = records, .rows = act.rows->view(), .rotation = back}
     );
   }
-  rotate(pass, l, o, positions, /*inverse=*/true);
   const View<const bf16, 2> o_flat(o.data, rows, config.query_size());
-  const View<bf16, 2> o_low = linear_bf16(pass, o_flat, weights.wo_a, config.o_groups);
-  linear_q8(pass, act.y, quantize(pass, o_low), weights.wo_b);
+  linear_q8(pass, act.y, linear_to_q8(pass, o_flat, weights.wo_a, config.o_groups), weights.wo_b);
   observe(pass, "attn_out", l, act.y);
 }
 

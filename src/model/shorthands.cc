@@ -22,12 +22,28 @@ void linear_q8(
   pass.ops.linear_q8(pass.exec, {.y = y, .x = x, .w = w});
 }
 
-View<bf16, 2> linear_bf16(
+View<bf16, 2> linear_bf16(const Pass& pass, const View<const bf16, 2>& x, const ops::Weight& w) {
+  const auto y = pass.arena().array<bf16>(x.dim(0), w.rows);
+  pass.ops.linear(pass.exec, {.y = y, .y_f32 = {}, .x = x, .w = w});
+  return y;
+}
+
+ops::Q8View linear_to_q8(
     const Pass& pass, const View<const bf16, 2>& x, const ops::Weight& w, int64_t groups
 ) {
-  const auto y = pass.arena().array<bf16>(x.dim(0), w.rows);
-  pass.ops.linear(pass.exec, {.y = y, .y_f32 = {}, .x = x, .w = w, .groups = groups});
-  return y;
+  const auto codes = pass.arena().array<uint8_t>(x.dim(0), w.rows);
+  const auto scales = pass.arena().array<uint8_t>(x.dim(0), w.rows / ops::kScaleGroup);
+  pass.ops.linear(
+      pass.exec,
+      {.y = pass.arena().array<bf16>(x.dim(0), w.rows),
+       .y_f32 = {},
+       .x = x,
+       .w = w,
+       .groups = groups,
+       .codes = codes,
+       .scales = scales}
+  );
+  return {codes, scales};
 }
 
 View<float, 2> linear_f32(const Pass& pass, const View<const bf16, 2>& x, const ops::Weight& w) {

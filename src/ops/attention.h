@@ -37,10 +37,12 @@ struct WindowKeys {
 
 /// Copies this step's records into the rings, the newest `ring.length` of each sequence. Runs after
 /// attention, so that earlier rows of a long chunk still find the positions before the chunk.
+/// Beside it a rotation of other rows, which is due then, too.
 struct WindowStore {
   RingView ring;
   View<const uint8_t, 2> records;  // [rows, record_bytes]
   Rows rows;
+  Rope rotation = {};  // or of nothing
 };
 
 /// Quantises compressed latents into their records: Q4n (E2M1 with E4M3 scales for 16 channels) or

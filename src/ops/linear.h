@@ -44,6 +44,8 @@ struct Linear {
   Weight w;
   int64_t groups = 1;
   float y_factor = 1;  ///< bf16 results are multiplied by it and rounded again, unless it is 1
+  View<uint8_t, 2> codes = {};   // [rows, w.rows]: y in Q8; or empty: nobody wants it
+  View<uint8_t, 2> scales = {};  // [rows, w.rows / 32]
 };
 
 /// Products that do not depend on each other, for backends that save time by running them

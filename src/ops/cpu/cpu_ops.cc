@@ -26,12 +26,25 @@ void with(Exec& exec, const Op& op) {
   kRun(kKernels, exec, op);
 }
 
-template <const cpu::Kernels& kLinear>
+template <const cpu::Kernels& kLinear, const cpu::RowKernels& kRows>
+void linear(Exec& exec, const Linear& op) {
+  cpu::linear(kLinear, exec, op);
+  if (op.codes.empty()) return;
+  cpu::quantize_fp8(kRows, exec, {.codes = op.codes, .scales = op.scales, .x = op.y});
+}
+
+template <const cpu::Kernels& kLinear, const cpu::RowKernels& kRows>
 void linear_set(Exec& exec, const LinearSet& op) {
   for (const LinearQ8& q8 : op.q8)
     cpu::linear_q8(kLinear, exec, q8);
   for (const Linear& plain : op.plain)
-    cpu::linear(kLinear, exec, plain);
+    linear<kLinear, kRows>(exec, plain);
+}
+
+template <const cpu::RowKernels& kRows>
+void window_store(Exec& exec, const WindowStore& op) {
+  by_rows<WindowStore, ref::window_store>(exec, op);
+  if (!op.rotation.x.empty()) cpu::rope(kRows, exec, op.rotation);
 }
 
 /// The projection is an ordinary linear; the rest of a site is a few numbers for each row.
@@ -90,8 +103,8 @@ const OpTable& table(const char* isa) {
       .rows_finite = by_rows<RowsFinite, ref::rows_finite>,
       .quantize_fp8 = with<QuantizeFp8, kRows, cpu::quantize_fp8>,
       .linear_q8 = with<LinearQ8, kLinear, cpu::linear_q8>,
-      .linear = with<Linear, kLinear, cpu::linear>,
-      .linear_set = linear_set<kLinear>,
+      .linear = linear<kLinear, kRows>,
+      .linear_set = linear_set<kLinear, kRows>,
       .rms_norm = with<RmsNorm, kRows, cpu::rms_norm>,
       .rope = with<Rope, kRows, cpu::rope>,
       .engram_hash = by_rows<EngramHash, ref::engram_hash>,
@@ -110,7 +123,7 @@ const OpTable& table(const char* isa) {
       .window_records = with<WindowRecords, kRows, cpu::window_records>,
       .window_keys = with<WindowKeys, kRows, cpu::window_keys>,
       .sparse_attention = with<SparseAttention, kAttention, cpu::sparse_attention>,
-      .window_store = by_rows<WindowStore, ref::window_store>,
+      .window_store = window_store<kRows>,
       .route = by_rows<Route, ref::route>,
       .swiglu = with<SwiGlu, kRows, cpu::swiglu>,
       .experts = experts<kLinear, kRows>,

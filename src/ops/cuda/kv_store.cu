@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "ops/cuda/kv_store.h"
 #include "ops/cuda/launch_overlapped.cuh"
+#include "ops/cuda/norm.h"
+#include "ops/cuda/rope.cuh"
 #include "ops/cuda/vectors.cuh"
 
 namespace di::ops::cuda {
@@ -87,17 +89,26 @@ __global__ void store_entries(
   }
 }
 
-/// One warp a row: block x takes the sequence, block y four of its newest rows.
+/// The copies of a step's records into the ring: a warp takes a row, block `sequence` · groups + i
+/// four of the newest rows of a sequence.
+struct StoreArgs {
+  RingView ring;
+  const uint8_t* records;
+  const SequenceRows* sequences;
+  int groups;
+  int blocks;
+};
+
 template <class Word>
-__global__ void store_rows(RingView ring, const uint8_t* records, const SequenceRows* sequences) {
-  join_kernel_chain();
-  const SequenceRows sequence = sequences[blockIdx.x];
+__device__ void store_rows(const StoreArgs& op, int block) {
+  const RingView& ring = op.ring;
+  const SequenceRows sequence = op.sequences[block / op.groups];
   const int64_t skipped =
       sequence.num_rows > ring.length ? sequence.num_rows - ring.length : int64_t{0};
-  const int64_t i = skipped + int64_t{blockIdx.y} * (kThreads / kWarp) + threadIdx.x / kWarp;
+  const int64_t i = skipped + int64_t{block % op.groups} * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (i >= sequence.num_rows) return;
   const auto* from =
-      reinterpret_cast<const Word*>(records + (sequence.first_row + i) * ring.record_bytes);
+      reinterpret_cast<const Word*>(op.records + (sequence.first_row + i) * ring.record_bytes);
   auto* to = reinterpret_cast<Word*>(
       ring.base + sequence.slot * ring.slot_stride +
       (sequence.start + i) % ring.length * ring.record_bytes
@@ -107,6 +118,23 @@ __global__ void store_rows(RingView ring, const uint8_t* records, const Sequence
     to[word] = from[word];
 }
 
+template <class Word>
+__global__ void store_ring(StoreArgs op) {
+  join_kernel_chain();
+  store_rows<Word>(op, static_cast<int>(blockIdx.x));
+}
+
+/// The blocks behind the copies' rotate: so many take a row.
+__global__ void __launch_bounds__(kThreads)
+    store_ring_and_rotate(StoreArgs op, RopeArgs rope, int shares) {
+  extern __shared__ float2 rotations[];
+  join_kernel_chain();
+  const int block = static_cast<int>(blockIdx.x);
+  if (block < op.blocks) return store_rows<uint4>(op, block);
+  const int share = block - op.blocks;
+  rotate_share<uint4>(rope, share / shares, share % shares, shares, rotations);
+}
+
 void check_width(const char* op, int64_t dim, int64_t group) {
   if (dim % group == 0) return;
   throw Error(
@@ -114,10 +142,6 @@ void check_width(const char* op, int64_t dim, int64_t group) {
       std::string(op) + ": expected a multiple of " + std::to_string(group) + " channels, found " +
           std::to_string(dim)
   );
-}
-
-unsigned blocks_of(int64_t items, int64_t per_block) {
-  return static_cast<unsigned>((items + per_block - 1) / per_block);
 }
 
 }  // namespace
@@ -144,33 +168,46 @@ void window_records(Exec& exec, const WindowRecords& op) {
 
 void window_store(Exec& exec, const WindowStore& op) {
   const int64_t rows = std::min(op.rows.longest_run(), op.ring.length);
-  if (op.rows.sequences.empty() || rows == 0) return;
-  const dim3 grid(
-      static_cast<unsigned>(op.rows.sequences.size()), blocks_of(rows, kThreads / kWarp)
-  );
-  const auto launch = [&]<class Word>(Word) {
+  if (op.rows.sequences.empty() || rows == 0) return rope(exec, op.rotation);
+  const unsigned groups = blocks_of(rows, kThreads / kWarp);
+  const StoreArgs args{
+      .ring = op.ring,
+      .records = op.records.data,
+      .sequences = op.rows.sequences.data(),
+      .groups = static_cast<int>(groups),
+      .blocks = static_cast<int>(groups * op.rows.sequences.size())};
+  const auto launch = [&](auto kernel) {
     launch_overlapped(
-        "window_store",
-        store_rows<Word>,
-        grid,
-        kThreads,
-        0,
-        exec.stream,
-        op.ring,
-        op.records.data,
-        op.rows.sequences.data()
+        "window_store", kernel, static_cast<unsigned>(args.blocks), kThreads, 0, exec.stream, args
     );
   };
   const auto mixed = reinterpret_cast<uintptr_t>(op.ring.base) |
                      reinterpret_cast<uintptr_t>(op.records.data) |
                      static_cast<uintptr_t>(op.ring.slot_stride | op.ring.record_bytes);
-  if (mixed % 16 == 0) {
-    launch(uint4{});
-  } else if (mixed % 4 == 0) {
-    launch(uint32_t{});
-  } else {
-    launch(uint8_t{});
+  if (mixed % 16 == 0 && !op.rotation.x.empty() && rotates_vectors(op.rotation)) {
+    const RopeArgs rotation = rope_args(op.rotation);
+    const unsigned shares = shares_of_row(rotation, rotation.heads * rotation.pairs / 4, kThreads);
+    launch_overlapped(
+        "window_store",
+        store_ring_and_rotate,
+        static_cast<unsigned>(args.blocks) + shares * static_cast<unsigned>(rotation.rows),
+        kThreads,
+        rotation_bytes(rotation),
+        exec.stream,
+        args,
+        rotation,
+        static_cast<int>(shares)
+    );
+    return;
   }
+  if (mixed % 16 == 0) {
+    launch(store_ring<uint4>);
+  } else if (mixed % 4 == 0) {
+    launch(store_ring<uint32_t>);
+  } else {
+    launch(store_ring<uint8_t>);
+  }
+  rope(exec, op.rotation);
 }
 
 void compressed_store(Exec& exec, const CompressedStore& op) {

@@ -1,5 +1,6 @@
 #include "ops/cuda/kv_store.h"
 
+#include "ops/cpu/testing.h"
 #include "ops/cuda/attention_testing.h"
 #include "ops/ref/ref.h"
 
@@ -87,6 +88,59 @@ TEST(KvStoreOnCudaTest, StoresTheNewestRecordsOfEachSequence) {
       op.rows = device_rows.rows();
       window_store(machine.device(), op);
       EXPECT_EQ(device_ring.read(), ring) << "seed " << seed << ", " << dim << " channels";
+    }
+  }
+}
+
+TEST(KvStoreOnCudaTest, RotatesOtherRowsBesideTheStore) {
+  DI_NEEDS_GPU();
+  Machine machine;
+  for (const int64_t dim : {int64_t{512}, int64_t{96}}) {
+    for (const int64_t rows : {int64_t{1}, int64_t{9}, int64_t{70}}) {
+      RandomBatch random(static_cast<unsigned>(dim + rows), 4, 300);
+      const int64_t bytes = kv_record_bytes(KvFormat::kFp8, dim);
+      const int64_t heads = 5;
+      const int64_t pairs = dim == 512 ? 32 : 3;
+      const int64_t length = 8;
+      const std::vector<uint8_t> records =
+          testing::random_records(random, random.count(), KvFormat::kFp8, dim);
+      std::vector<uint8_t> ring(static_cast<std::size_t>(random.num_slots() * length * bytes));
+      std::vector<bf16> o = random_values(random, rows * heads * dim);
+      std::vector<int64_t> positions;
+      for (int64_t row = 0; row < rows; ++row)
+        positions.push_back(random.integer(0, 1 << 20));
+      std::vector<float> frequencies;
+      for (int64_t pair = 0; pair < pairs; ++pair)
+        frequencies.push_back(std::exp2(-static_cast<float>(pair) * 0.37f));
+      const DeviceArray<uint8_t> device_ring(ring);
+      const DeviceArray<uint8_t> device_records(records);
+      const DeviceArray<bf16> device_o(o);
+      const DeviceArray<int64_t> device_positions(positions);
+      const DeviceArray<float> device_frequencies(frequencies);
+      const DeviceRows device_rows(random.rows(), 2);
+      WindowStore op{
+          .ring =
+              {.base = reinterpret_cast<std::byte*>(ring.data()),
+               .slot_stride = length * bytes,
+               .length = length,
+               .record_bytes = bytes},
+          .records = View<const uint8_t, 2>(records.data(), random.count(), bytes),
+          .rows = random.rows(),
+          .rotation = {
+              .x = View<bf16, 3>(o.data(), rows, heads, dim),
+              .positions = View<const int64_t, 1>(positions.data(), rows),
+              .frequencies = View<const float, 1>(frequencies.data(), pairs),
+              .inverse = true}};
+      ref_ops().window_store(machine.host(), op);
+      op.ring.base = reinterpret_cast<std::byte*>(device_ring.data());
+      op.records.data = device_records.data();
+      op.rows = device_rows.rows();
+      op.rotation.x.data = device_o.data();
+      op.rotation.positions.data = device_positions.data();
+      op.rotation.frequencies.data = device_frequencies.data();
+      window_store(machine.device(), op);
+      EXPECT_EQ(device_ring.read(), ring) << rows << " rows of " << dim;
+      EXPECT_TRUE(cpu::testing::same_bits(device_o.read(), o)) << rows << " rows of " << dim;
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "ops/cuda/linear.h"
 #include "ops/cuda/linear_narrow.h"
 #include "ops/cuda/linear_variants.h"
+#include "ops/cuda/norm.h"
 #include "ops/cuda/packing.h"
 #include "ops/cuda/pipeline.cuh"
 #include "ops/cuda/unpack.cuh"
@@ -165,6 +166,12 @@ LinearArgs arguments(const LinearQ8& op) {
   return args;
 }
 
+/// Whether the product's own kernels give the Q8 form of the result.
+bool gives_q8(const LinearArgs& args) {
+  if (args.y_f32 != nullptr || args.group_rows % kBlockRows != 0) return false;
+  return is_narrow(args) ? narrow_gives_q8(args) : args.tokens <= kFewTokens && args.slices > 1;
+}
+
 /// May take scratch of the caller's scope.
 LinearArgs arguments(Exec& exec, const Linear& op) {
   if (op.w.format != WeightFormat::kFp8 && op.w.format != WeightFormat::kBf16)
@@ -175,6 +182,10 @@ LinearArgs arguments(Exec& exec, const Linear& op) {
   args.y_factor = op.y_factor;
   args.x = op.x.data;
   align_rows(exec, args);
+  if (!op.codes.empty() && gives_q8(args)) {
+    args.y_codes = op.codes.data;
+    args.y_scales = op.scales.data;
+  }
   return args;
 }
 
@@ -208,9 +219,16 @@ void linear_set(Exec& exec, const LinearSet& op) {
   products.reserve(op.q8.size() + op.plain.size());
   for (const LinearQ8& q8 : op.q8)
     if (!q8.y.empty()) products.push_back(arguments(q8));
-  for (const Linear& plain : op.plain)
-    if (plain.x.dim(0) != 0 && plain.w.rows != 0) products.push_back(arguments(exec, plain));
+  std::vector<QuantizeFp8> quantizations;
+  for (const Linear& plain : op.plain) {
+    if (plain.x.dim(0) == 0 || plain.w.rows == 0) continue;
+    products.push_back(arguments(exec, plain));
+    if (!plain.codes.empty() && products.back().y_codes == nullptr)
+      quantizations.push_back({.codes = plain.codes, .scales = plain.scales, .x = plain.y});
+  }
   run(exec, products);
+  for (const QuantizeFp8& quantization : quantizations)
+    quantize_fp8(exec, quantization);
 }
 
 }  // namespace di::ops::cuda

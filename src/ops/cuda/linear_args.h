@@ -21,6 +21,8 @@ struct LinearArgs {
   int x_cols;             ///< `cols`, rounded up to 8 with zeros
   bf16* y;                ///< [tokens, rows], or nullptr
   float* y_f32;           ///< [tokens, rows], or nullptr
+  uint8_t* y_codes;       ///< [tokens, rows]: y in Q8, or nullptr
+  uint8_t* y_scales;      ///< [tokens, rows / 32]
   float y_factor;
   float unscale;  ///< puts back the powers of two of unpacking
   int tokens, rows, cols;

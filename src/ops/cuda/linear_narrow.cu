@@ -51,6 +51,10 @@ int shared_bytes(const NarrowProduct& product) {
 
 }  // namespace
 
+bool narrow_gives_q8(const LinearArgs& args) {
+  return plan(args).strips % 2 == 0;
+}
+
 bool is_narrow(const LinearArgs& args) {
   if (args.format != WeightFormat::kFp8 && args.format != WeightFormat::kBf16) return false;
   if (args.tokens > kMaxNarrowTokens || args.slices > kMaxNarrowWarps) return false;

@@ -190,19 +190,14 @@ __device__ inline void multiply_chunk(uint32_t x, const uint32_t (&a)[4][4], flo
     mma_bf16(sum, a[k], b[k / 2][k % 2 * 2], b[k / 2][k % 2 * 2 + 1]);
 }
 
-/// Adds a strip's slices in ascending order and writes its results. One warp.
-__device__ inline void finish_strip(
-    const LinearArgs& args, int group, int strip, const float4* partial, int stride, int lane
-) {
+/// A lane's sums of a strip, its slices added in ascending order.
+__device__ inline float4 sum_of_slices(const float4* partial, int slices, int stride, int lane) {
   float4 sum = partial[lane];
-  for (int slice = 1; slice < args.slices; ++slice) {
+  for (int slice = 1; slice < slices; ++slice) {
     const float4 next = partial[slice * stride + lane];
     sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
   }
-  const RowPair rows(args, group, strip / 4, strip % 4 * 32 + lane);
-  const int token = 2 * (lane % 4);
-  if (token < args.tokens) write_output(args, rows, token, sum.x, sum.z);
-  if (token + 1 < args.tokens) write_output(args, rows, token + 1, sum.y, sum.w);
+  return sum;
 }
 
 /// One CTA of a product. Its shared memory: sums [slice][strip][lane], a line of zeros that stands
@@ -248,8 +243,22 @@ __device__ void run_narrow_cta(const NarrowProduct& product, int cta, float4* me
   }
   if (chunks > 0) memory[32 * warp + lane] = make_float4(sum[0], sum[1], sum[2], sum[3]);
   __syncthreads();
-  if (works && slice == 0)
-    finish_strip(args, group, strip, memory + 32 * warp, 32 * product.strips, lane);
+  const bool finishes = works && slice == 0;
+  float4* partial = memory + 32 * warp;
+  float4 result{};
+  if (finishes) result = sum_of_slices(partial, args.slices, 32 * product.strips, lane);
+  const RowPair rows(args, group, strip / 4, strip % 4 * 32 + lane);
+  const int first_token = 2 * (lane % 4);
+  if (args.y_codes != nullptr) {
+    // A pair of strips is a group; a strip's first sums make room for what it tells its partner.
+    __syncwarp();
+    auto* largest = reinterpret_cast<float*>(partial);
+    auto* other = reinterpret_cast<const float*>(memory + 32 * (warp ^ 1));
+    return write_outputs_q8(args, rows, first_token, result, largest, other, finishes);
+  }
+  if (!finishes) return;
+  if (first_token < args.tokens) write_output(args, rows, first_token, result.x, result.z);
+  if (first_token + 1 < args.tokens) write_output(args, rows, first_token + 1, result.y, result.w);
 }
 
 }  // namespace di::ops::cuda

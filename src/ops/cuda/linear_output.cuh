@@ -4,6 +4,7 @@
 
 #include "ops/cuda/linear_work.cuh"
 #include "ops/cuda/unpack.cuh"
+#include "ops/cuda/vectors.cuh"
 #include "ops/cuda/wgmma.cuh"
 
 namespace di::ops::cuda {
@@ -60,6 +61,61 @@ __device__ inline void write_output(
     store_pair(args.y_f32 + at, rows, even, make_float2(a * args.unscale, b * args.unscale));
   } else {
     store_pair(args.y + at, rows, even, finish(args, a, b));
+  }
+}
+
+/// The largest magnitude of the warp's 16 rows for the token of `pair`, a lane's two rows in bf16;
+/// lanes of other tokens differ in lane mod 4.
+__device__ inline float largest_of_strip(uint32_t pair) {
+  const float a = __uint_as_float(pair << 16);
+  const float b = __uint_as_float(pair & 0xffff0000u);
+  float amax = fmaxf(fmaxf(0.0f, fabsf(a)), fabsf(b));
+#pragma unroll
+  for (int distance = 4; distance < 32; distance *= 2)
+    amax = fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, distance));
+  return amax;
+}
+
+/// Two rows from `row` on of a token in Q8, whose group of 32 rows has magnitudes up to `amax`.
+__device__ inline void write_q8(
+    const LinearArgs& args, int row, int64_t token, uint32_t pair, float amax
+) {
+  const int64_t at = token * args.rows + row;
+  const uint8_t scale = q8_scale(amax);
+  const uint32_t codes =
+      q8_codes(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u), q8_inverse(scale));
+  *reinterpret_cast<uint16_t*>(args.y_codes + at) = static_cast<uint16_t>(codes);
+  if (row % kScaleGroup == 0) args.y_scales[at / kScaleGroup] = scale;
+}
+
+/// A warp's share of a result that is wanted in bf16 and in Q8: sums (x, z) of token `token` and
+/// (y, w) of the next, 16 rows of which lane / 4 counts pairs. `largest` is this warp's place in
+/// shared memory for 8 numbers, `other` that of the warp with the other half of the group of 32.
+/// All threads of the CTA call it; nothing is written unless `writes`.
+__device__ inline void write_outputs_q8(
+    const LinearArgs& args,
+    const RowPair& rows,
+    int token,
+    const float4& sum,
+    float* largest,
+    const float* other,
+    bool writes
+) {
+  const uint32_t pairs[2] = {finish(args, sum.x, sum.z), finish(args, sum.y, sum.w)};
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  float amax[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    amax[i] = largest_of_strip(pairs[i]);
+    if (writes && lane < 4) largest[2 * lane + i] = amax[i];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if (!writes || token + i >= args.tokens) continue;
+    const int64_t at = int64_t{token + i} * args.rows + rows.row;
+    *reinterpret_cast<uint32_t*>(args.y + at) = pairs[i];
+    write_q8(args, rows.row, token + i, pairs[i], fmaxf(amax[i], other[2 * (lane % 4) + i]));
   }
 }
 
@@ -145,7 +201,7 @@ __global__ void add_slices(const __grid_constant__ LinearArgs args) {
   const int tile = unit_tile(args, unit, 0);
   const int thread = static_cast<int>(threadIdx.x);
   const int token = unit.token * T::N + 8 * static_cast<int>(blockIdx.x) + 2 * (thread % 4);
-  if (tile < 0 || token >= args.tokens) return;
+  if (tile < 0) return;
   const float4* from = partial_place<T>(args, unit, 0) + 128 * blockIdx.x + thread;
   float4 sum = from[0];
 #pragma unroll 4
@@ -154,7 +210,12 @@ __global__ void add_slices(const __grid_constant__ LinearArgs args) {
     sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
   }
   const RowPair rows(args, unit.group, tile, thread);
-  write_output(args, rows, token, sum.x, sum.z);
+  if (args.y_codes != nullptr) {
+    __shared__ float largest[4][8];
+    const int warp = thread / 32;
+    return write_outputs_q8(args, rows, token, sum, largest[warp], largest[warp ^ 1], true);
+  }
+  if (token < args.tokens) write_output(args, rows, token, sum.x, sum.z);
   if (token + 1 < args.tokens) write_output(args, rows, token + 1, sum.y, sum.w);
 }
 

@@ -322,6 +322,54 @@ TEST_F(CudaLinearTest, ASetGivesTheBitsOfItsProducts) {
   }
 }
 
+TEST_F(CudaLinearTest, TheQ8FormIsThatOfTheResult) {
+  DI_NEEDS_GPU();
+  struct Shape {
+    int64_t n, k, groups;
+  };
+  Machine machine;
+  for (const Shape& shape : {Shape{2048, 2048, 4}, Shape{8192, 512, 8}, Shape{96, 256, 1}}) {
+    const DeviceWeight packed(plain_weight(random_, WeightFormat::kFp8, shape.n, shape.k));
+    for (const int64_t rows : {1, 3, 8, 9, 40, 64, 70}) {
+      std::vector<bf16> x = plain_rows(random_, rows * shape.groups * shape.k);
+      if (rows == 8) x[static_cast<std::size_t>(shape.groups * shape.k)] = {0x7fc0};  // row 1
+      const DeviceArray<bf16> device_x(x);
+      DeviceArray<bf16> y(rows * shape.n);
+      DeviceArray<uint8_t> codes(rows * shape.n);
+      DeviceArray<uint8_t> scales(rows * shape.n / kScaleGroup);
+      y.poison();
+      codes.poison(0x55);
+      scales.poison(0x55);
+      linear(
+          machine.device(),
+          {.y = View<bf16, 2>(y.data(), rows, shape.n),
+           .y_f32 = {},
+           .x = View<const bf16, 2>(device_x.data(), rows, shape.groups * shape.k),
+           .w = packed.weight(),
+           .groups = shape.groups,
+           .codes = View<uint8_t, 2>(codes.data(), rows, shape.n),
+           .scales = View<uint8_t, 2>(scales.data(), rows, shape.n / kScaleGroup)}
+      );
+      std::vector<bf16> found = y.read();
+      std::vector<uint8_t> expected_codes(found.size());
+      std::vector<uint8_t> expected_scales(found.size() / kScaleGroup);
+      ref_ops().quantize_fp8(
+          machine.host(),
+          {.codes = View<uint8_t, 2>(expected_codes.data(), rows, shape.n),
+           .scales = View<uint8_t, 2>(expected_scales.data(), rows, shape.n / kScaleGroup),
+           .x = View<const bf16, 2>(found.data(), rows, shape.n)}
+      );
+      EXPECT_EQ(codes.read(), expected_codes) << rows << " rows, " << shape.n << " x " << shape.k;
+      EXPECT_EQ(scales.read(), expected_scales) << rows << " rows, " << shape.n << " x " << shape.k;
+      if (rows == 8) continue;  // NaN is not equal to itself
+      std::vector<float> wide;
+      for (const bf16 value : found)
+        wide.push_back(to_float(value));
+      EXPECT_EQ(wide, run(nullptr, packed.weight(), x, shape.groups, false)) << rows << " rows";
+    }
+  }
+}
+
 TEST_F(CudaLinearTest, NanOfOneRowStaysInIt) {
   DI_NEEDS_GPU();
   const int64_t n = 192, k = 640;

@@ -161,7 +161,7 @@ void run_many(Exec& exec, const LinearArgs& args) {
 
 template <WeightFormat kFormat>
 void run_rows(Exec& exec, const LinearArgs& args) {
-  if (args.tokens <= 64) {
+  if (args.tokens <= kFewTokens) {
     run_few<kFormat>(exec, args);
   } else {
     run_many<kFormat>(exec, args);

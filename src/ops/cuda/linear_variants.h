@@ -9,6 +9,9 @@ namespace di::ops::cuda {
 /// Rows of codes that the kernel expands by itself; more are expanded by a kernel before it.
 inline constexpr int kMostCodeRows = 16;
 
+/// Tokens up to which slices are units of their own: a second kernel then adds their sums.
+inline constexpr int kFewTokens = 64;
+
 /// The product of `args` for its bf16 activations.
 template <WeightFormat kFormat>
 void run_rows(Exec& exec, const LinearArgs& args);

@@ -4,7 +4,7 @@
 #include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/norm.h"
 #include "ops/cuda/norm_row.cuh"
-#include "ops/cuda/scalars.cuh"
+#include "ops/cuda/rope.cuh"
 #include "ops/cuda/shapes.h"
 #include "ops/cuda/vectors.cuh"
 
@@ -50,75 +50,28 @@ void launch_rms_norm(Exec& exec, const RmsNorm& op) {
   );
 }
 
-__device__ inline uint32_t rotate(uint32_t pair, float2 r) {
-  const float a = low_float(pair);
-  const float b = high_float(pair);
-  return round_pair(a * r.x - b * r.y, a * r.y + b * r.x);
-}
-
-__device__ inline uint4 rotate(const uint4& four, const float2* r) {
-  return {rotate(four.x, r[0]), rotate(four.y, r[1]), rotate(four.z, r[2]), rotate(four.w, r[3])};
-}
-__device__ inline uint32_t rotate(uint32_t pair, const float2* r) {
-  return rotate(pair, *r);
-}
-
-/// Block x takes a row, block y a share of its heads: its angles first, while its first pieces are
-/// on their way. A piece is one pair of channels, or four where they are aligned.
+/// Block x takes a row, block y a share of its heads.
 template <class Piece>
-__global__ void __launch_bounds__(kThreads) rope_kernel(
-    bf16* x,
-    const int64_t* positions,
-    const float* frequencies,
-    int heads,
-    int head_dim,
-    int pairs,
-    bool inverse
-) {
+__global__ void __launch_bounds__(kThreads) rope_kernel(RopeArgs args) {
   extern __shared__ float2 rotations[];
   join_kernel_chain();
-  const int64_t row = blockIdx.x;
-  constexpr int kPairs = sizeof(Piece) / 4;
-  const int pieces = pairs / kPairs;
-  bf16* start = x + row * heads * head_dim + head_dim - 2 * pairs;
-  const auto place_of = [&](int i) {
-    return reinterpret_cast<Piece*>(start + i / pieces * head_dim + i % pieces * kPairs * 2);
-  };
-  int i = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x);
-  const bool has_piece = i < heads * pieces;
-  Piece piece{};
-  if (has_piece) piece = *place_of(i);
-  for (int pair = threadIdx.x; pair < pairs; pair += blockDim.x)
-    rotations[pair] = rotation(positions[row], frequencies[pair], inverse);
-  __syncthreads();
-  if (!has_piece) return;
-  *place_of(i) = rotate(piece, rotations + i % pieces * kPairs);
-  for (i += gridDim.y * blockDim.x; i < heads * pieces; i += gridDim.y * blockDim.x)
-    *place_of(i) = rotate(*place_of(i), rotations + i % pieces * kPairs);
+  const int share = static_cast<int>(blockIdx.y);
+  rotate_share<Piece>(args, blockIdx.x, share, static_cast<int>(gridDim.y), rotations);
 }
 
 template <class Piece>
 void launch_rope(Exec& exec, const Rope& op) {
-  const auto pairs = static_cast<int>(op.frequencies.dim(0));
-  const auto heads = static_cast<int>(op.x.dim(1));
-  const int pieces = heads * pairs / static_cast<int>(sizeof(Piece) / 4);
-  const int threads = std::min(kThreads, (std::max(pieces, pairs) + 31) / 32 * 32);
-  constexpr unsigned int kFewRows = 64;  // that leave processors to spare
-  const auto rows = static_cast<unsigned int>(op.x.dim(0));
+  const RopeArgs args = rope_args(op);
+  const int pieces = args.heads * args.pairs / static_cast<int>(sizeof(Piece) / 4);
+  const int threads = std::min(kThreads, (std::max(pieces, args.pairs) + 31) / 32 * 32);
   launch_overlapped(
       "rope",
       rope_kernel<Piece>,
-      dim3(rows, rows <= kFewRows ? blocks_of(pieces, threads) : 1),
+      dim3(static_cast<unsigned int>(args.rows), shares_of_row(args, pieces, threads)),
       threads,
-      pairs * static_cast<int>(sizeof(float2)),
+      rotation_bytes(args),
       exec.stream,
-      op.x.data,
-      op.positions.data,
-      op.frequencies.data,
-      heads,
-      static_cast<int>(op.x.dim(2)),
-      pairs,
-      op.inverse
+      args
   );
 }
 
@@ -160,11 +113,8 @@ void rms_norm(Exec& exec, const RmsNorm& op) {
 
 void rope(Exec& exec, const Rope& op) {
   need_multiple("rope: head_dim", op.x.dim(2), 2);
-  const int64_t pairs = op.frequencies.dim(0);
-  if (op.x.size() == 0 || pairs == 0) return;
-  const bool is_aligned = pairs % 4 == 0 && op.x.dim(2) % kVector == 0 &&
-                          reinterpret_cast<uintptr_t>(op.x.data) % 16 == 0;
-  is_aligned ? launch_rope<uint4>(exec, op) : launch_rope<uint32_t>(exec, op);
+  if (op.x.size() == 0 || op.frequencies.dim(0) == 0) return;
+  rotates_vectors(op) ? launch_rope<uint4>(exec, op) : launch_rope<uint32_t>(exec, op);
 }
 
 }  // namespace di::ops::cuda

@@ -68,7 +68,17 @@ struct Q8Vector {
   uint8_t scale;  ///< the group's
 };
 
-/// All lanes of the warp call it. Dividing by the scale is a product here: powers of two are exact.
+/// What values are multiplied by for their codes. Dividing by the scale is a product here: powers
+/// of two are exact.
+__device__ inline float q8_inverse(uint8_t scale) {
+  return scale == 255 ? __uint_as_float(0x7fc00000u) : __uint_as_float((254u - scale) << 23);
+}
+/// Two codes, the first in the lower byte.
+__device__ inline uint32_t q8_codes(float a, float b, float inverse) {
+  return __nv_cvt_float2_to_fp8x2({a * inverse, b * inverse}, __NV_SATFINITE, __NV_E4M3);
+}
+
+/// All lanes of the warp call it.
 __device__ inline Q8Vector quantize_q8(const float (&x)[kVector]) {
   float amax = 0;
 #pragma unroll
@@ -77,15 +87,11 @@ __device__ inline Q8Vector quantize_q8(const float (&x)[kVector]) {
   amax = fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, 1));
   amax = fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, 2));
   const uint8_t scale = q8_scale(amax);
-  const float inverse =
-      scale == 255 ? __uint_as_float(0x7fc00000u) : __uint_as_float((254u - scale) << 23);
+  const float inverse = q8_inverse(scale);
   uint32_t halves[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    halves[i] = __nv_cvt_float2_to_fp8x2(
-        {x[2 * i] * inverse, x[2 * i + 1] * inverse}, __NV_SATFINITE, __NV_E4M3
-    );
-  }
+  for (int i = 0; i < 4; ++i)
+    halves[i] = q8_codes(x[2 * i], x[2 * i + 1], inverse);
   return {{halves[0] | halves[1] << 16, halves[2] | halves[3] << 16}, scale};
 }
 

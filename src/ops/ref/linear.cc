@@ -112,6 +112,7 @@ void linear(const Linear& op, RowRange range) {
       }
     }
   }
+  if (!op.codes.empty()) quantize_fp8({.codes = op.codes, .scales = op.scales, .x = op.y}, range);
 }
 
 }  // namespace di::ops::ref

@@ -18,6 +18,11 @@ void linear_set(Exec& exec, const LinearSet& op) {
     serial<Linear, ref::linear>(exec, plain);
 }
 
+void window_store(Exec& exec, const WindowStore& op) {
+  serial<WindowStore, ref::window_store>(exec, op);
+  serial<Rope, ref::rope>(exec, op.rotation);
+}
+
 int64_t no_packing(WeightFormat, int64_t, int64_t) {
   return 0;
 }
@@ -70,7 +75,7 @@ const OpTable& ref_ops() {
       .window_records = serial<WindowRecords, ref::window_records>,
       .window_keys = serial<WindowKeys, ref::window_keys>,
       .sparse_attention = serial<SparseAttention, ref::sparse_attention>,
-      .window_store = serial<WindowStore, ref::window_store>,
+      .window_store = window_store,
       .route = serial<Route, ref::route>,
       .swiglu = serial<SwiGlu, ref::swiglu>,
       .experts = serial<Experts, ref::experts>,
