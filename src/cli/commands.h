@@ -15,6 +15,7 @@ void add_detokenize(CLI::App& app);
 void add_render(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
+void add_calibrate(CLI::App& app);
 void add_batch(CLI::App& app);
 void add_replay(CLI::App& app);
 void add_options(CLI::App& app);

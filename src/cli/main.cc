@@ -29,6 +29,7 @@ void add_commands(CLI::App& app) {
   di::cli::add_detokenize(app);
   di::cli::add_render(app);
   di::cli::add_eval(app);
+  di::cli::add_calibrate(app);
   di::cli::add_replay(app);
   di::cli::add_options(app);
   di::cli::add_bench(app);

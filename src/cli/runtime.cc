@@ -2,32 +2,50 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "base/error.h"
 #include "base/math.h"
 #include "cli/progress.h"
 #include "model/memory_plan.h"
 
 namespace di::cli {
-Runtime::Runtime(const engine::EngineOptions& options)
+Runtime::Runtime(const engine::EngineOptions& options, const RuntimeSize& size)
     : ops_(engine::select_ops(options.backend, options.isa)), pool_(options.threads) {
   engine::validate(options);
   auto checkpoint = engine::open_checkpoint(engine::find_model(options.model), pool_);
   const ModelConfig& config = checkpoint->config();
+  if (size.num_drafts > 0 && !config.draft.enabled()) {
+    throw Error(
+        ErrorCode::kUnsupported, fmt::format("{}: this model has no drafter", checkpoint->folder())
+    );
+  }
   context_ = engine::resolve_context(options, config);
   const int64_t rows = options.chunk > 0 ? options.chunk : options.max_num_batched_tokens;
   chunk_ = std::min(rows, context_);
   replay_ = engine::resolve_replay(options, config);
-  const model::MemoryLimits limits{.context = context_, .num_sequences = 1, .chunk = chunk_};
+  const int64_t verified = size.num_sequences * (1 + size.num_drafts);
+  const model::MemoryLimits limits{
+      .context = context_,
+      .num_sequences = size.num_sequences,
+      .chunk = std::max(chunk_, verified),
+      .num_logit_rows = verified,
+      .num_drafts = size.num_drafts};
   model::require_fit(
       model::plan_memory(*checkpoint, ops_, limits), limits, ops_.memory().available()
   );
   ProgressBar bar("Loading");
-  loaded_ = engine::load(std::move(checkpoint), ops_, pool_, [&](int64_t done, int64_t total) {
-    bar.update(done, total);
-  });
+  loaded_ = engine::load(
+      std::move(checkpoint),
+      ops_,
+      pool_,
+      [&](int64_t done, int64_t total) { bar.update(done, total); },
+      {.drafts = size.num_drafts > 0}
+  );
   cache_ = std::make_unique<cache::KvCache>(
       cache::make_layout(config),
-      ceil_div(context_, cache::kBlockTokens),
-      /*num_slots=*/1,
+      size.num_sequences * ceil_div(context_, cache::kBlockTokens),
+      size.num_sequences,
       ops_.memory()
   );
 }

@@ -1,5 +1,5 @@
-// Runtime: a model ready to run one sequence without an engine. For commands that look at a lone
-// sequence: chat and eval.
+// Runtime: a model ready to run without an engine. For commands that look at a lone sequence, chat
+// and eval, and for those that run sequences by rules of their own: calibrate.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,29 @@
 
 namespace di::cli {
 
-/// A model ready to run one sequence.
+/// What is to run at once.
+struct RuntimeSize {
+  int64_t num_sequences = 1;
+  int64_t num_drafts =
+      0;  ///< tokens that each drafts, and verifies as rows; 0: no drafter is loaded
+};
+
+/// A model ready to run.
 class Runtime {
  public:
   /// Refuses within a second what cannot run here; then loads, with a progress bar on a terminal.
-  explicit Runtime(const engine::EngineOptions& options);
+  explicit Runtime(const engine::EngineOptions& options, const RuntimeSize& size = {});
 
-  /// A new, empty sequence. One at a time.
+  /// A new, empty sequence. One at a time unless there is room for more.
   std::unique_ptr<model::Session> new_session(int64_t prompt_length);
 
   /// Feeds a prompt in chunks; the logits of its last row.
   std::vector<float> prefill(model::Session& session, std::span<const int32_t> tokens) const;
 
+  const model::Model& model() const { return loaded_.model; }
+  cache::KvCache& cache() { return *cache_; }
+  ops::Exec& exec() { return *exec_; }
+  const model::Replay& replay() const { return replay_; }
   const text::Tokenizer& tokenizer() const { return *loaded_.tokenizer; }
   const ModelConfig& config() const { return loaded_.model.config; }
   const ops::OpTable& ops() const { return ops_; }

@@ -76,6 +76,55 @@ TEST(Program, EvaluatesAText) {
   EXPECT_NEAR(result.at("nats_per_token").as_number(), sample.at("nll").as_number(), 1e-4);
 }
 
+TEST(Program, CalibratesTheDrafterOnAText) {
+  const Json golden = Json::parse(read_all(fs::path(DI_SEEDLING) / "ppl.json"), "ppl.json");
+  const std::string text = temporary("calibrate_text");
+  const std::string file = temporary("calibrate_file");
+  const std::string plot = temporary("calibrate_plot");
+  std::ofstream(text) << golden.at("samples").as_array()[0].at("text").as_string();
+  const Outcome outcome =
+      run("calibrate --json --window 128 --text " + text + " -o " + file + " --plot " + plot +
+          kModel);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  const Json report = Json::parse(outcome.output, "output");
+  EXPECT_TRUE(report.at("held_out").as_bool());
+  EXPECT_GT(report.at("fitted_steps").as_integer(), 100);
+  EXPECT_GT(report.at("checked_steps").as_integer(), 100);
+  const Json& first = report.at("drafts").as_array()[0];
+  EXPECT_GT(first.at("accepted").as_number(), 0.3);
+  EXPECT_LT(first.at("ece_after").as_number(), 0.15);
+  const Json written = Json::parse(read_all(file), file);
+  EXPECT_EQ(written.at("temperatures"), report.at("temperatures"));
+  EXPECT_EQ(written.at("model").as_string(), "seedling");
+  EXPECT_TRUE(read_all(plot).starts_with("<svg"));
+  for (const std::string& path : {text, file, plot})
+    fs::remove(path);
+}
+
+TEST(Program, CalibratesTheDrafterOnAnswersWhateverSharesAStep) {
+  const std::string prompts = temporary("calibrate_prompts");
+  const std::string file = temporary("calibrate_file");
+  std::ofstream(prompts) << "{\"prompt\": \"The sea is\"}\n"
+                         << "{\"prompt\": \"Once upon a time\", \"temperature\": 1}\n"
+                         << "{\"conversation\": {\"messages\": [{\"role\": \"user\", "
+                            "\"content\": \"What is gravity?\"}]}}\n";
+  const std::string command = "calibrate -n 20 --all --prompts " + prompts + " -o " + file + kModel;
+  const Outcome together = run(command);
+  ASSERT_EQ(together.exit_code, 0) << together.errors;
+  EXPECT_NE(together.output.find("checked on the same"), std::string::npos) << together.output;
+  const std::string written = read_all(file);
+  const Outcome alone = run(command + " --max-num-seqs 1 --chunk 3 --threads 1");
+  EXPECT_EQ(alone.output, together.output);
+  EXPECT_EQ(read_all(file), written);
+  std::ofstream(prompts) << "{\"prompt\": 5}\n";
+  const Outcome broken = run(command);
+  EXPECT_EQ(broken.exit_code, 2);
+  EXPECT_NE(broken.errors.find(prompts + ": line 1"), std::string::npos) << broken.errors;
+  EXPECT_EQ(run("calibrate" + kModel).exit_code, 2) << "neither text nor prompts";
+  fs::remove(prompts);
+  fs::remove(file);
+}
+
 TEST(Program, RefusesWhatCannotRun) {
   const Outcome missing = run("generate --model /nowhere hello");
   EXPECT_EQ(missing.exit_code, 2);
@@ -98,6 +147,7 @@ TEST(Program, ExplainsItself) {
         "render",
         "bench",
         "eval",
+        "calibrate",
         "replay",
         "options"}) {
     const Outcome outcome = run(std::string(command) + " --help");
