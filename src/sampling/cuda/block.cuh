@@ -14,6 +14,16 @@ struct BlockScratch {
   uint64_t words[2][kWarps];
 };
 
+/// atomicAdd() for what is known to lie in shared memory, which is much faster.
+__device__ inline int add_to_shared(int* counter, int value) {
+  int before;
+  asm volatile("atom.shared::cta.add.s32 %0, [%1], %2;"
+               : "=r"(before)
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(counter))), "r"(value)
+               : "memory");
+  return before;
+}
+
 /// Σ over the CTA, in every thread.
 template <class T>
 __device__ inline T block_sum(T x, BlockScratch& scratch) {

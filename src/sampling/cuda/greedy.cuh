@@ -56,7 +56,10 @@ static __global__ void __launch_bounds__(kThreads, 4)
     draw_greedily(const __grid_constant__ Args args) {
   __shared__ Mailbox<uint64_t> mailbox;
   const int cta = static_cast<int>(blockIdx.x);
-  if (threadIdx.x == 0 && cta == 0) mailbox.prepare();
+  if (threadIdx.x == 0 && cta == 0) {
+    mailbox.prepare();
+    make_known();
+  }
   __cluster_barrier_arrive_relaxed();
   cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();

@@ -22,11 +22,8 @@ struct Arrival {
   uint64_t barrier;
 
   __device__ void prepare() {
-    asm volatile(
-        "mbarrier.init.shared::cta.b64 [%0], 1;\n"
-        "fence.mbarrier_init.release.cluster;\n" ::"r"(shared_address(&barrier))
-        : "memory"
-    );
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n" ::"r"(shared_address(&barrier))
+                 : "memory");
   }
 
   /// By one thread, once; the bytes may have arrived already.
@@ -51,6 +48,11 @@ struct Arrival {
     }
   }
 };
+
+/// Behind all prepare() of a thread.
+__device__ inline void make_known() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 
 /// Stores a number at `place` of CTA `to` and counts it there at `arrival`; both are given as their
 /// twins in this CTA.

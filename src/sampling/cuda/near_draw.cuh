@@ -47,13 +47,11 @@ struct NearMemory {
   NearToken found;              ///< the place of a mark
   int listed;
 
-  /// As Mailbox::prepare().
-  __device__ void prepare() {
-    for (int i = 0; i < kNearTries; ++i) {
-      sums[i].prepare();
-      verdicts[i].prepare();
-      arrived[i].prepare();
-    }
+  /// As Mailbox::prepare(), for one of the tries.
+  __device__ void prepare(int i) {
+    sums[i].prepare();
+    verdicts[i].prepare();
+    arrived[i].prepare();
   }
 };
 
@@ -76,17 +74,19 @@ class NearDraw {
       const auto offset = static_cast<float>(-scale.top * factor);
       const Near near = list_near(cut, static_cast<float>(factor), offset, i);
       if (!near.fit) return -1;
-      int32_t token = 0;
-      if (ranking_.is_first_cta()) {
-        token = token_of(near, scale, cut, share, mass_of_others(near.others, steepness));
-        __syncthreads();
-        if (threadIdx.x < kCtas) {
-          const auto verdict = static_cast<uint64_t>(token < 0 ? 0 : 1);
-          memory_.verdicts[i].send_to(static_cast<int>(threadIdx.x), 0, verdict);
-        }
+      if (!ranking_.is_first_cta()) {
+        memory_.verdicts[i].await();
+        if (memory_.verdicts[i].letters[0] != 0) return 0;
+        continue;
       }
-      memory_.verdicts[i].await();
-      if (memory_.verdicts[i].letters[0] != 0) return token;
+      const Range others = mass_of_others(near.others, steepness);
+      const int32_t token = token_of(near, scale, cut, share, others);
+      __syncthreads();  // other CTAs write where this one has read
+      if (threadIdx.x > 0 && threadIdx.x < kCtas) {
+        const auto verdict = static_cast<uint64_t>(token < 0 ? 0 : 1);
+        memory_.verdicts[i].send_to(static_cast<int>(threadIdx.x), 0, verdict);
+      }
+      if (token >= 0) return token;
     }
     return -1;
   }
@@ -141,39 +141,60 @@ class NearDraw {
   /// This CTA's Σ over the others, in fp32, above its count of near tokens.
   __device__ uint64_t add_others(float cut, float factor, float offset, const Arrival& arrival) {
     const RowPart part = part_;
+    uint32_t near = 0;  // a bit for each of this thread's fours that holds near tokens
     float sum = 0;
+    const auto look = [&](int four, float a, float b, float c, float d) {
+      const auto power = [&](float logit) {
+        return logit < cut ? exp2_of(fmaf(logit, factor, offset)) : 0;
+      };
+      near |= (fmaxf(fmaxf(a, b), fmaxf(c, d)) < cut ? 0u : 1u) << four;
+      sum += (power(a) + power(b)) + (power(c) + power(d));
+    };
     __syncthreads();
     if (threadIdx.x == 0) memory_.listed = 0;
-    __syncthreads();
-    for (int first = 4 * threadIdx.x; first < part.size; first += 4 * kThreads) {
-      float logits[4];
-      float powers[4];
-      part.four_floats(first, logits);
-#pragma unroll
-      for (int k = 0; k < 4; ++k)
-        powers[k] = exp2_of(fmaf(logits[k], factor, offset));
-      if (fmaxf(fmaxf(logits[0], logits[1]), fmaxf(logits[2], logits[3])) >= cut) {
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          if (logits[k] < cut) continue;
-          powers[k] = 0;
-          send_near(first + k, arrival);
-        }
+    const int own = 4 * static_cast<int>(threadIdx.x);
+    if (part.is_penalised || part.is_biased) {
+#pragma unroll 1
+      for (int four = 0; own + four * 4 * kThreads < part.size; ++four) {
+        double x[4];
+        part.four_logits(own + four * 4 * kThreads, x);
+        look(
+            four,
+            static_cast<float>(x[0]),
+            static_cast<float>(x[1]),
+            static_cast<float>(x[2]),
+            static_cast<float>(x[3])
+        );
       }
-      sum += (powers[0] + powers[1]) + (powers[2] + powers[3]);
+    } else {
+#pragma unroll 4
+      for (int four = 0; own + four * 4 * kThreads < part.size; ++four) {
+        const float4 x = part.four_as_given(own + four * 4 * kThreads);
+        look(four, x.x, x.y, x.z, x.w);
+      }
+    }
+    __syncthreads();
+    for (; near != 0; near &= near - 1) {
+      const int four = __ffs(static_cast<int>(near)) - 1;
+      send_near(own + four * 4 * kThreads, cut, arrival);
     }
     const double all = block_sum(static_cast<double>(sum), ranking_.memory().scratch);
     const uint64_t bits = __float_as_uint(static_cast<float>(all));
     return bits << 32 | static_cast<uint32_t>(memory_.listed);
   }
 
-  __device__ void send_near(int i, const Arrival& arrival) {
-    const int place = atomicAdd(&memory_.listed, 1);
-    if (place >= kNear) return;
+  /// Sends those of four neighbours that are near.
+  __device__ void send_near(int first, float cut, const Arrival& arrival) {
     NearTokens& near = ranking_.memory().near;
     const int cta = ranking_.cta();
-    send(0, &near.ranks[cta][place], rank_of(part_.logit(i)), arrival);
-    send(0, &near.tokens[cta][place], static_cast<int32_t>(part_.begin + i), arrival);
+    for (int i = first; i < min(first + 4, part_.size); ++i) {
+      const double logit = part_.logit(i);
+      if (static_cast<float>(logit) < cut) continue;
+      const int place = add_to_shared(&memory_.listed, 1);
+      if (place >= kNear) continue;
+      send(0, &near.ranks[cta][place], rank_of(logit), arrival);
+      send(0, &near.tokens[cta][place], static_cast<int32_t>(part_.begin + i), arrival);
+    }
   }
 
   /// What the mass of all others may be. Arguments of exp2 are off by 2⁻²³ of what went into them,

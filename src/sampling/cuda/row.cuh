@@ -57,8 +57,8 @@ struct Ahead {
 
 /// Tokens [begin, begin + size) of a row.
 struct RowPart {
-  float* logits;             ///< shared; banned ones are −∞ here
-  uint32_t* bits;            ///< shared, one for each token: it has a bias or is ahead
+  float* logits;   ///< shared; banned ones are −∞ here, and up to three behind the last
+  uint32_t* bits;  ///< shared, one for each token: it has a bias or is ahead
   const SlotParams* params;  ///< shared
   const Ahead* ahead;        ///< shared
   int begin;
@@ -93,21 +93,9 @@ struct RowPart {
       result[k] = first + k < size ? logit(first + k) : -static_cast<double>(INFINITY);
   }
 
-  /// four_logits() rounded to fp32.
-  __device__ void four_floats(int first, float (&result)[4]) const {
-    if (!is_penalised && !is_biased && first + 4 <= size) {
-      const float4 four = *reinterpret_cast<const float4*>(logits + first);
-      result[0] = four.x;
-      result[1] = four.y;
-      result[2] = four.z;
-      result[3] = four.w;
-      return;
-    }
-    double exact[4];
-    four_logits(first, exact);
-#pragma unroll
-    for (int k = 0; k < 4; ++k)
-      result[k] = static_cast<float>(exact[k]);
+  /// The same without penalties and biases.
+  __device__ float4 four_as_given(int first) const {
+    return *reinterpret_cast<const float4*>(logits + first);
   }
 
   /// A logit after penalties and biases.

@@ -70,11 +70,7 @@ class RowDraw {
 
   __device__ void run(const Task& task) {
     task_ = task;
-    if (threadIdx.x == 0) {
-      memory_.codes.prepare();
-      memory_.sums.prepare();
-      memory_.near.prepare();
-    }
+    prepare_mailboxes();
     ranking_.announce();
     const uint64_t code = find_best();
     ranking_.await_others();
@@ -94,6 +90,16 @@ class RowDraw {
  private:
   __device__ const float* row_logits() const {
     return args_.logits + static_cast<int64_t>(task_.row) * args_.vocab_size;
+  }
+
+  /// A warp for each few of them, since a barrier takes its time.
+  __device__ void prepare_mailboxes() {
+    if (threadIdx.x % 32 != 0) return;
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    if (warp < kNearTries) memory_.near.prepare(warp);
+    if (warp == kNearTries) memory_.codes.prepare();
+    if (warp == kNearTries + 1) memory_.sums.prepare();
+    make_known();
   }
 
   /// Brings the part into shared memory and returns the code of its best entry, in every thread of
@@ -121,9 +127,10 @@ class RowDraw {
         }
       }
     } else {
-      for (int i = threadIdx.x; i < part.size; i += kThreads) {
-        part.logits[i] = from[i];
-        best.look(from[i], i);
+      for (int i = threadIdx.x; i < (part.size + 3) / 4 * 4; i += kThreads) {
+        const float logit = i < part.size ? from[i] : -INFINITY;
+        part.logits[i] = logit;
+        best.look(logit, i);
       }
     }
     const uint64_t code = best_of_warp(best.code(part.begin));
