@@ -192,7 +192,6 @@ struct Q8Activations {
     *reinterpret_cast<uint2*>(op.u_codes + index) = q8.codes;
     if (channel % 32 == 0) op.u_scales[index / 32] = q8.scale;
   }
-  __device__ void complete() const {}
 };
 
 /// A consumer thread, across the items of its CTA.
@@ -234,6 +233,8 @@ class NarrowConsumer {
     if (item.phase == 1) {
       const Q8Activations put{op_};
       finish_gate_up<N>(op_, item, d, memory_.weight[slot_], memory_.stage, put);
+      consumers_meet();
+      if (threadIdx.x == 0) announce_unit(op_, item.tile);
     } else {
       finish_down<N>(op_, item, d);
     }

@@ -33,7 +33,7 @@ __device__ inline uint32_t gated_pair(uint32_t gates, uint32_t ups, float weight
 }
 
 /// Q8 of the staged activations: eight threads for each row, eight channels a thread, handed to
-/// `put`(position, channel, values in Q8); then put.complete().
+/// `put`(position, channel, values in Q8).
 template <class Put>
 __device__ __forceinline__ void quantize_stage(
     const ExpertArguments& op, const WorkItem& item, const uint8_t* stage, const Put& put
@@ -49,7 +49,6 @@ __device__ __forceinline__ void quantize_stage(
     const Q8Vector q8 = quantize_q8(x);
     if (mine) put(item.begin + token, channel, q8);
   }
-  put.complete();
 }
 
 /// The i-th pair of neighbouring results that a thread holds, as bf16, and its row of the tile.
@@ -62,9 +61,9 @@ __device__ inline int result_token(const ConsumerPlace& at, int i) {
   return 8 * (i / 2) + 2 * (at.thread % 4) + i % 2;
 }
 
-/// Phase 1: the gated activation of gate and up, and word that it is there. Warpgroup 0 holds gate
-/// and 1 up: each passes half of its results to the other through `stage`, and leaves activations
-/// there. `weight` holds the tile's routing weights in shared memory.
+/// Phase 1: the gated activation of gate and up to `put`. Warpgroup 0 holds gate and 1 up: each
+/// passes half of its results to the other through `stage`, and leaves activations there. `weight`
+/// holds the tile's routing weights in shared memory, for all after the first barrier here.
 template <int N, class Put>
 __device__ __forceinline__ void finish_gate_up(
     const ExpertArguments& op,
@@ -98,11 +97,12 @@ __device__ __forceinline__ void finish_gate_up(
   }
   consumers_meet();
   quantize_stage(op, item, stage, put);
-  consumers_meet();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    atomicAdd(ready_counter(op, item.tile), 1);
-  }
+}
+
+/// One thread, which knows that a unit's activations are written: tells who waits for the tile.
+__device__ inline void announce_unit(const ExpertArguments& op, int tile) {
+  __threadfence();
+  atomicAdd(ready_counter(op, tile), 1);
 }
 
 /// Phase 2: results to their positions.

@@ -2,9 +2,9 @@
 // in the order of the lists, already expanded to bf16, so that the copy engine brings tiles of them
 // as the tensor cores want them.
 //
-// Roles of a CTA: one thread hands out work and streams packed weights, one fetches rows, two
-// warpgroups multiply, each 64 rows of fragments by a tile of up to 256 rows, as wide as it must
-// be.
+// Roles of a CTA: one thread hands out work and streams packed weights, one fetches rows, one
+// announces finished units of phase 1, two warpgroups multiply, each 64 rows of fragments by a tile
+// of up to 256 rows, as wide as it must be.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct WideExperts {
   static constexpr int kWidth[kWidths] = {kWidths_...};  ///< ascending
   static constexpr int kMaxTokens = kWidth[kWidths - 1];
   static constexpr int kThreads = kConsumers + 128;
-  static constexpr int kItemSlots = 2;
+  static constexpr int kItemSlots = 3;
   static constexpr int kTokenSlotBytes = 256 * 2 * kBlockCols;
   static constexpr int kTokenSlots = 4;
   static constexpr int kWeightSlots = 6;
@@ -80,12 +80,14 @@ struct WideMemory {
   uint64_t item_full[Shape::kItemSlots], item_empty[Shape::kItemSlots];
   uint64_t weights_full[Shape::kWeightSlots], weights_empty[Shape::kWeightSlots];
   uint64_t tokens_full[Shape::kTokenSlots], tokens_empty[Shape::kTokenSlots];
+  uint64_t item_done[Shape::kItemSlots];  ///< its results are written
 
   /// One thread, before the CTA's first barrier.
   __device__ void init_barriers() {
     for (int i = 0; i < Shape::kItemSlots; ++i) {
       barrier_init(&item_full[i], 1);
-      barrier_init(&item_empty[i], kConsumers + 1);  // and the thread that fetches rows
+      barrier_init(&item_empty[i], kConsumers + 2);  // and those that fetch rows and announce
+      barrier_init(&item_done[i], kConsumers);
     }
     for (int i = 0; i < Shape::kWeightSlots; ++i) {
       barrier_init(&weights_full[i], 1);
@@ -115,9 +117,25 @@ struct ExpandedActivations {
     expand_activations({q8.codes.x, q8.codes.y, q8.codes.x, q8.codes.y}, q8.scale, x);
     reinterpret_cast<uint4*>(op.u_expanded)[(position * op.inner + channel) / 8] = x[0];
   }
-  /// Makes them visible to the copy engine.
-  __device__ void complete() const { fence_async_proxy_global(); }
 };
+
+/// One thread announces finished units of phase 1, so that the warps that wrote the activations go
+/// on to the next unit while the writes become visible, to the copy engine too.
+template <class Shape>
+__device__ void announce_units(const ExpertArguments& op, WideMemory<Shape>& memory) {
+  RingPlace<Shape::kItemSlots> items;
+  while (true) {
+    barrier_wait(&memory.item_full[items.slot], items.parity);
+    const WorkItem item = memory.items[items.slot];
+    if (item.phase == 0) return;
+    barrier_wait(&memory.item_done[items.slot], items.parity);
+    barrier_arrive(&memory.item_empty[items.slot]);
+    items.advance();
+    if (item.phase == 2) continue;
+    fence_async_proxy_global();
+    announce_unit(op, item.tile);
+  }
+}
 
 /// The thread that fetches each tile's rows.
 template <class Shape>
@@ -194,6 +212,7 @@ class WideConsumer {
       const WorkItem& item = memory_.items[items.slot];
       if (item.phase == 0) return;
       Shape::with_width(is_fp8(op_, item.expert), item.count, Work{*this, item});
+      barrier_arrive(&memory_.item_done[items.slot]);
       barrier_arrive(&memory_.item_empty[items.slot]);
       items.advance();
     }
@@ -216,21 +235,27 @@ class WideConsumer {
   template <int N, bool kFp8>
   __device__ __forceinline__ void work(const WorkItem& in_shared) {
     float d[N / 2];
+    if (in_shared.phase == 1) fetch_routing_weights(in_shared.begin, in_shared.count);
     multiply<N, kFp8>(d, columns_of(op_, in_shared.phase));
-    consumers_meet();  // nobody reads an earlier tile's weights any more
     const WorkItem item = in_shared;
-    for (int t = static_cast<int>(threadIdx.x); t < item.count; t += kConsumers)
-      memory_.weight[t] = op_.lists.weight[item.begin + t];
-    consumers_meet();
     if (item.phase == 1) {
+      wait_for_own_copies();
       const ExpandedActivations put{op_};
       finish_gate_up<N>(op_, item, d, memory_.weight, memory_.stage[0], put);
     } else {
+      consumers_meet();  // nobody reads an earlier tile's stage any more
       constexpr int kHalf = Shape::kMaxTokens / 2;
       uint8_t* stage = memory_.stage[ConsumerPlace::now().group];
       finish_down_staged<N, 0, (N < kHalf ? N : kHalf)>(op_, item, d, stage);
       if constexpr (N > kHalf) finish_down_staged<N, kHalf, N>(op_, item, d, stage);
     }
+  }
+
+  /// Starts the copies of a tile's routing weights; the products hide their way. Nobody reads an
+  /// earlier tile's any more: all threads have met behind the last read.
+  __device__ __forceinline__ void fetch_routing_weights(int begin, int count) {
+    for (int t = static_cast<int>(threadIdx.x); t < count; t += kConsumers)
+      copy_4(&memory_.weight[t], op_.lists.weight + begin + t);
   }
 
   /// d = weights · rows over `cols` columns. The fragments of one batch of products are unpacked
@@ -363,6 +388,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) multiply_wide(
     lower_registers<Shape::kProducerRegisters>();
     if (thread == kConsumers) hand_out_work(op, memory);
     if (thread == kConsumers + 32) RowLoader<Shape>(op, maps, memory).run();
+    if (thread == kConsumers + 64) announce_units(op, memory);
   }
 }
 
