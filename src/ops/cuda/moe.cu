@@ -16,6 +16,8 @@ constexpr int kMaxRouteThreads = 512;
 constexpr int kKeys = 4;  // experts of a thread at most
 constexpr int kActivationThreads = 256;
 constexpr int kMaxSelected = 32;  // one for each lane of a warp
+/// Keys of a lane when the first warp chooses among the best of all.
+constexpr int kFinalists = kMaxRouteThreads / 32 * kMaxSelected / 32;
 
 /// √softplus of ops/canonical.h.
 __device__ float sqrt_softplus(float x) {
@@ -46,34 +48,17 @@ __device__ uint64_t largest_of_warp(uint64_t key) {
   return uint64_t{high} << 32 | low;
 }
 
-/// The whole warp: writes the k largest of its lanes' keys to `best`, in falling order.
-__device__ void best_of_warp(uint64_t (&keys)[kKeys], int k, int lane, uint64_t* best) {
-  for (int i = 0; i < k; ++i) {
-    uint64_t mine = keys[0];
+/// The whole warp: takes the largest of its lanes' first `used` keys out of them and returns it.
+template <int kCount>
+__device__ uint64_t take_largest(uint64_t (&keys)[kCount], int used) {
+  uint64_t mine = keys[0];
 #pragma unroll
-    for (int j = 1; j < kKeys; ++j)
-      mine = max(mine, keys[j]);
-    const uint64_t top = largest_of_warp(mine);
-#pragma unroll
-    for (int j = 0; j < kKeys; ++j)
-      keys[j] = keys[j] == top ? 0 : keys[j];
-    if (lane == 0) best[i] = top;
-  }
-}
-
-/// The whole warp: takes the largest of `count` keys out of them and returns it.
-__device__ uint64_t take_largest(uint64_t* keys, int count, int lane) {
-  uint64_t mine = 0;
-  int place = 0;
-  for (int i = lane; i < count; i += 32) {
-    if (keys[i] > mine) {
-      mine = keys[i];
-      place = i;
-    }
-  }
+  for (int j = 1; j < kCount; ++j)
+    if (j < used) mine = max(mine, keys[j]);
   const uint64_t top = largest_of_warp(mine);
-  if (mine == top) keys[place] = 0;
-  __syncwarp();
+#pragma unroll
+  for (int j = 0; j < kCount; ++j)
+    if (j < used && keys[j] == top) keys[j] = 0;
   return top;
 }
 
@@ -121,14 +106,22 @@ __global__ void __launch_bounds__(kMaxRouteThreads) route_kernel(RouteArguments 
     score[e] = sqrt_softplus(op.logits[row * op.experts + e]);
     keys[i] = key_of(bias == nullptr ? score[e] : score[e] + own_bias, e);
   }
-  if (op.fixed_ids == nullptr) best_of_warp(keys, op.k, lane, best + threadIdx.x / 32 * op.k);
+  for (int i = 0; op.fixed_ids == nullptr && i < op.k; ++i) {
+    const uint64_t top = take_largest(keys, kKeys);
+    if (lane == 0) best[threadIdx.x / 32 * op.k + i] = top;
+  }
   __syncthreads();
   if (threadIdx.x >= 32) return;
   int id = op.experts;
   int rank = lane;
   if (op.fixed_ids == nullptr) {
+    const int count = static_cast<int>(blockDim.x) / 32 * op.k;
+    uint64_t finalists[kFinalists] = {};
+#pragma unroll
+    for (int j = 0; j < kFinalists; ++j)
+      if (j * 32 + lane < count) finalists[j] = best[j * 32 + lane];
     for (int i = 0; i < op.k; ++i) {
-      const uint64_t top = take_largest(best, static_cast<int>(blockDim.x) / 32 * op.k, lane);
+      const uint64_t top = take_largest(finalists, (count + 31) / 32);
       if (lane == i) id = expert_of(top);
     }
     rank = rank_among(id, op.k);
