@@ -58,7 +58,7 @@ class StripWeights {
  public:
   static constexpr int kPieces = kFormat == WeightFormat::kFp8 ? 2 : 4;  // of 16 bytes, in a chunk
   static constexpr int kAhead = kFormat == WeightFormat::kFp8 ? 4 : 2;   // chunks under way
-  static constexpr int kPrefetched = 8;  // that then come to the cache early; more are slower
+  static constexpr int kPrefetched = 4;  // that then come to the cache early; more are slower
 
   __device__ StripWeights(const LinearArgs& args, int strip, int first_chunk, int chunks, int lane)
       : policy_(streaming_policy()), left_(chunks), words_left_(chunks), lane_(lane) {
