@@ -51,60 +51,78 @@ std::vector<int32_t> prompt_of(const engine::Engine& engine, const char* content
   return text::encode(text::render(conversation, text::ChatVersion::kV41), engine.tokenizer());
 }
 
-/// Answers the prompts of a kind, `sequences` at once.
+/// Answers the prompts of a kind, `sequences` at once: who ends is followed by the next one, and
+/// only what comes while all run is measured.
 class Run {
  public:
-  Run(engine::Engine& engine, const DraftsBenchOptions& options)
-      : engine_(engine), options_(options) {}
+  Run(engine::Engine& engine,
+      const DraftsBenchOptions& options,
+      const DraftPrompts& prompts,
+      int64_t sequences)
+      : engine_(engine), options_(options), prompts_(prompts), sequences_(sequences) {}
 
-  Round answer(const DraftPrompts& prompts, int64_t sequences) {
+  Round answer() {
+    const int64_t count = std::ssize(prompts_.prompts) * (sequences_ == 1 ? 1 : 2 * sequences_);
     engine_.restart_stats();
-    const auto count = std::max<int64_t>(std::ssize(prompts.prompts), sequences);
-    for (int64_t first = 0; first < count; first += sequences)
-      answer_together(prompts, first, std::min(count, first + sequences));
+    int64_t added = 0;
+    while (added < count || engine_.has_work()) {
+      while (running_ < sequences_ && added < count)
+        add(added++);
+      const bool full = num_begun_ == sequences_ && running_ == sequences_;
+      const Clock::time_point start = Clock::now();
+      const int64_t tokens = take(engine_.step());
+      if (!full) continue;
+      seconds_ += seconds_since(start);
+      tokens_ += tokens;
+    }
     round_.stats = engine_.stats();
     round_.tokens_per_s = static_cast<double>(tokens_) / seconds_;
     return std::move(round_);
   }
 
  private:
-  void answer_together(const DraftPrompts& prompts, int64_t first, int64_t end) {
-    for (int64_t i = first; i < end; ++i) {
-      const auto at = static_cast<std::size_t>(i) % prompts.prompts.size();
-      engine::Request request;
-      request.id = fmt::format("{} {}", prompts.kind, i);
-      request.prompt_token_ids = prompt_of(engine_, prompts.prompts[at]);
-      request.sampling.temperature = options_.temperature;
-      request.sampling.seed = static_cast<uint64_t>(i);
-      request.sampling.max_tokens = options_.max_tokens;
-      request.detokenize = false;
-      if (const auto refusal = engine_.add(std::move(request)))
-        throw Error(ErrorCode::kInvalidArgument, refusal->message);
-    }
-    std::size_t num_begun = 0;
-    std::optional<Clock::time_point> start;
-    while (engine_.has_work()) {
-      for (engine::Output& output : engine_.step()) {
-        std::vector<int32_t>& text = round_.texts[output.request_id];
-        for (const engine::ChoiceOutput& choice : output.choices) {
-          if (text.empty() && !choice.tokens.empty()) ++num_begun;
-          for (const engine::TokenOutput& token : choice.tokens)
-            text.push_back(token.token);
-          const auto count = std::ssize(choice.tokens);
-          round_.output_tokens += count;
-          if (start) tokens_ += count;
-        }
+  void add(int64_t number) {
+    const auto at = static_cast<std::size_t>(number) % prompts_.prompts.size();
+    engine::Request request;
+    request.id = fmt::format("{} {}", prompts_.kind, number);
+    request.prompt_token_ids = prompt_of(engine_, prompts_.prompts[at]);
+    request.sampling.temperature = options_.temperature;
+    request.sampling.seed = static_cast<uint64_t>(number);
+    request.sampling.max_tokens = options_.max_tokens;
+    request.detokenize = false;
+    if (const auto refusal = engine_.add(std::move(request)))
+      throw Error(ErrorCode::kInvalidArgument, refusal->message);
+    ++running_;
+  }
+
+  /// Tokens of one step's news.
+  int64_t take(std::vector<engine::Output> outputs) {
+    int64_t count = 0;
+    for (const engine::Output& output : outputs) {
+      std::vector<int32_t>& text = round_.texts[output.request_id];
+      for (const engine::ChoiceOutput& choice : output.choices) {
+        if (text.empty() && !choice.tokens.empty()) ++num_begun_;
+        for (const engine::TokenOutput& token : choice.tokens)
+          text.push_back(token.token);
+        count += std::ssize(choice.tokens);
       }
-      if (!start && static_cast<int64_t>(num_begun) == end - first) start = Clock::now();
+      if (!output.finished) continue;
+      --running_;
+      --num_begun_;
     }
-    if (start) seconds_ += seconds_since(*start);
+    round_.output_tokens += count;
+    return count;
   }
 
   engine::Engine& engine_;
   const DraftsBenchOptions& options_;
+  const DraftPrompts& prompts_;
+  int64_t sequences_;
   Round round_;
-  double seconds_ = 0;  // since all of a group had their first token
-  int64_t tokens_ = 0;  // that came in them
+  int64_t running_ = 0;
+  int64_t num_begun_ = 0;  // of these, with a first token
+  double seconds_ = 0;     // while all had theirs
+  int64_t tokens_ = 0;     // that came meanwhile
 };
 
 double median(std::vector<double> values) {
@@ -143,7 +161,7 @@ class Bench {
       mode.rounds.clear();
     for (int64_t round = -1; round < options_.rounds; ++round) {
       for (Mode& mode : modes_) {
-        Round done = Run(*mode.engine, options_).answer(prompts, sequences);
+        Round done = Run(*mode.engine, options_, prompts, sequences).answer();
         if (round >= 0) mode.rounds.push_back(std::move(done));
       }
     }
@@ -151,6 +169,20 @@ class Bench {
       check_texts(mode);
       emit(line_of(mode, prompts.kind, sequences));
     }
+  }
+
+  void emit_costs(const char* when, const Emit& emit) const {
+    const auto table = costs();
+    if (!table) return;
+    Json::Array points;
+    for (const sched::CostTable::Point& point : table->points)
+      points.push_back(Json::Object{{"rows", point.rows}, {"us", point.seconds * 1e6}});
+    emit(Json::Object{
+        {"name", "drafts_costs"},
+        {"when", when},
+        {"points", std::move(points)},
+        {"drafting_base_us", table->drafting_base * 1e6},
+        {"drafting_each_us", table->drafting_each * 1e6}});
   }
 
  private:
@@ -207,6 +239,10 @@ class Bench {
         {"tokens_per_sequence_step", tokens},
         {"verified_per_sequence_step", json_of(stats.drafts_per_sequence)},
         {"confidence_error", json_of(stats.draft_confidence_error)},
+        {"cost_error", json_of(stats.draft_cost_error)},
+        {"advantage", json_of(stats.draft_advantage)},
+        {"pauses", stats.num_draft_pauses},
+        {"control_steps", stats.total_control_steps},
         {"expected_gain", expected},
         {"gain_share", expected.is_null() ? Json() : Json(found / expected.as_number())}};
   }
@@ -225,10 +261,12 @@ void bench_drafts(const DraftsBenchOptions& options, const Emit& emit) {
         ErrorCode::kInvalidArgument, "the first mode must be off: others are compared with it"
     );
   Bench bench(options);
+  bench.emit_costs("at the start", emit);
   for (const int64_t sequences : options.sequences) {
     for (const DraftPrompts& prompts : draft_prompts())
       bench.run(prompts, sequences, emit);
   }
+  bench.emit_costs("at the end", emit);
 }
 
 }  // namespace di::bench

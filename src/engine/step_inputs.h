@@ -105,7 +105,8 @@ struct StepResult {
   std::string error = {};                      ///< not empty: the step failed and yielded nothing
   double seconds = 0;                          ///< forward, draws and drafts
   double draft_seconds = 0;                    ///< of these, for drafts; 0: unknown, or none made
-  int64_t num_draft_rows = 0;                  ///< drafts that were verified
+  bool is_typical = true;      ///< false: other steps of its size will not take as long
+  int64_t num_draft_rows = 0;  ///< drafts that were verified
   int64_t launch_waits = 0;  ///< calls of its launch that kept the processor waiting for the device
   double expert_max = 0;     ///< tokens of each layer's busiest expert, summed over layers
   double expert_mean = 0;    ///< tokens of each layer's mean expert, summed over layers

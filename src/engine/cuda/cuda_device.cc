@@ -303,8 +303,10 @@ void CudaDevice::enqueue(const StepInputs& inputs, InFlight& flight) {
     enqueue_mixed(inputs, flight);
   }
   if (drafts_) {
+    flight.buffers.drawn.record(exec_.stream);
     flight.num_drafting = std::ssize(drafting_);
-    if (!drafting_.empty()) drafts_->enqueue(drafting_, exec_, flight.buffers);
+    if (!drafting_.empty() && !drafts_->enqueue(drafting_, exec_, flight.buffers))
+      flight.result.is_typical = false;
     drafts_->fetch(flight.num_drafting, exec_, flight.buffers);
   }
   flight.buffers.end.record(exec_.stream);
@@ -459,6 +461,7 @@ void CudaDevice::enqueue_decode(InFlight& flight) {
     }
   };
   RecordedStep& recorded = recording_of(key);
+  flight.result.is_typical = recorded.graph.has_value();
   if (recorded.times++ > 0 && !recorded.graph)
     recorded.graph = ops::cuda::Graph::record(exec_.stream, [&] { pass(nullptr); });
   if (recorded.graph) {
@@ -555,6 +558,8 @@ StepResult CudaDevice::collect() {
   try {
     flight.buffers.end.wait();
     flight.result.seconds = flight.buffers.end.seconds_since(flight.buffers.start);
+    if (flight.num_drafting > 0)
+      flight.result.draft_seconds = flight.buffers.end.seconds_since(flight.buffers.drawn);
     if (flight.trace != nullptr) flight.trace->write(flight.buffers.start, flight.buffers.end);
     read_counts(flight);
     read_results(flight);

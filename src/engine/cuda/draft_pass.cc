@@ -77,7 +77,7 @@ DraftPass::Recorded& DraftPass::recording_of(const Key& key) {
   return recorded;
 }
 
-void DraftPass::enqueue(
+bool DraftPass::enqueue(
     std::span<const DraftingSlot> drafting, ops::Exec& exec, StepBuffers& buffers
 ) {
   const int64_t padded = padded_rows(std::ssize(drafting));
@@ -149,6 +149,7 @@ void DraftPass::enqueue(
     memory.copy(confidence(padded).data, output.confidence.data, size, exec.stream);
   };
   Recorded& recorded = recording_of(key);
+  const bool is_known = recorded.graph.has_value();
   if (recorded.times++ > 0 && !recorded.graph)
     recorded.graph = ops::cuda::Graph::record(exec.stream, pass);
   if (recorded.graph) {
@@ -156,6 +157,7 @@ void DraftPass::enqueue(
   } else {
     pass();
   }
+  return is_known;
 }
 
 void DraftPass::fetch(int64_t sequences, ops::Exec& exec, StepBuffers& buffers) const {

@@ -44,8 +44,9 @@ class DraftPass {
   /// draws writes them before the pass.
   View<int32_t, 1> num_drawn() const;
 
-  /// Enqueues the pass: drafts go behind the newest token of each slot, and into the results.
-  void enqueue(std::span<const DraftingSlot> drafting, ops::Exec& exec, StepBuffers& buffers);
+  /// Enqueues the pass: drafts go behind the newest token of each slot, and into the results. True
+  /// when it is played, and not run or recorded for the first time.
+  bool enqueue(std::span<const DraftingSlot> drafting, ops::Exec& exec, StepBuffers& buffers);
 
   /// Enqueues the copy of num_drawn and the drafts of `sequences` to the processor.
   void fetch(int64_t sequences, ops::Exec& exec, StepBuffers& buffers) const;
