@@ -53,6 +53,7 @@ struct Shared {
   float own_maxima[kOwnGroups][kTileRows];  // read by the other blocks
   int warp_slots[kValueThreads / 32];       // up to the last used one that a warp saw
   uint64_t weights_full[kChunks];
+  uint64_t inverse_full;
 };
 
 inline constexpr int kSharedBytes = static_cast<int>(sizeof(Shared)) + 1024;
@@ -383,8 +384,9 @@ __device__ inline void own_weights(
 
 /// 1 / denominator of every head, times what the tiles' shift takes; a thread a head.
 __device__ inline void finish_sums(
-    Softmax& softmax, const AttentionCall& call, int slots, int blocks, float factor, int head
+    Shared& shared, const AttentionCall& call, int slots, int blocks, float factor, int head
 ) {
+  Softmax& softmax = shared.softmax;
   float denominator = 0;
   for (int block = 0; block < blocks; ++block) {
     const float sum = block_sum(
@@ -398,6 +400,7 @@ __device__ inline void finish_sums(
   const float sink = head < call.heads ? call.sink[head] : 0.0f;
   denominator += sink_weight(sink, softmax.tops[blocks - 1][head], factor);
   softmax.inverse[head] = slots == 0 ? 0.0f : static_cast<float>(1 << kKeyShift) / denominator;
+  barrier_arrive(&shared.inverse_full);
 }
 
 /// Starts to copy P of all keys, by all threads.
@@ -507,10 +510,10 @@ __device__ inline void mix(
     mix_values(shared, blocks, half, thread, sums);
   } else if (threadIdx.x < kTileRows) {
     const float factor = exponent_factor(call.scale);
-    finish_sums(shared.softmax, call, slots_of(shared), blocks, factor, thread);
+    finish_sums(shared, call, slots_of(shared), blocks, factor, thread);
   }
-  __syncthreads();
   if (!mixes) return;
+  barrier_wait(&shared.inverse_full, 0);
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
     if (head + side * 8 >= call.heads) break;
@@ -530,6 +533,7 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
   const int rank = static_cast<int>(blockIdx.x) % kCluster;
   const auto thread = static_cast<int>(threadIdx.x);
   if (thread < kChunks) barrier_init(&shared.weights_full[thread], kThreads);
+  if (thread == kChunks) barrier_init(&shared.inverse_full, kTileRows);
   wait_for_previous_kernels();
   if (thread < kKeyThreads) {
     prefetch_selected(call, row, thread);

@@ -157,12 +157,17 @@ __device__ inline uint32_t spread_fp8(uint32_t x) {
   return (x & 0x80008000u) | (x >> 4 & 0x07f007f0u);
 }
 
-/// Codes i and i + 4 of a word of E2M1 as bf16 of 2^-126 of their values.
-template <int i>
-__device__ inline uint32_t spread_fp4(uint32_t q) {
-  const uint32_t signs = q << (12 - 4 * i);
-  const uint32_t rest = i < 2 ? q << (6 - 4 * i) : q >> (4 * i - 6);
-  return (signs & 0x80008000u) | (rest & 0x01c001c0u);
+/// A word of E2M1: codes i and i + 4 as pair i, bf16 of 2^-126 of their values. Signs and
+/// magnitudes of two codes at a time are brought to the distance that bf16 wants, then to their
+/// place.
+__device__ inline void spread_fp4(uint32_t q, uint32_t (&pairs)[4]) {
+  constexpr uint32_t kPlace = 0x81c081c0u;
+  const uint32_t low = (q << 8 & 0x88008800u) | (q << 2 & 0x01dc01dcu);
+  const uint32_t high = (q & 0x88008800u) | (q >> 6 & 0x01dc01dcu);
+  pairs[0] = low << 4 & kPlace;
+  pairs[1] = low & kPlace;
+  pairs[2] = high << 4 & kPlace;
+  pairs[3] = high & kPlace;
 }
 
 /// The four chunks of a piece of FP4 with its two E4M3 scales.
@@ -179,10 +184,11 @@ __device__ inline void unpack_piece_fp4(const uint4& codes, uint32_t scales, uin
 #pragma unroll
   for (int t = 0; t < 4; ++t) {
     const uint32_t multiplier = t < 2 ? first : second;
-    pairs[0][t] = multiply_bf16x2(spread_fp4<0>(words[t]), multiplier);
-    pairs[1][t] = multiply_bf16x2(spread_fp4<1>(words[t]), multiplier);
-    pairs[2][t] = multiply_bf16x2(spread_fp4<2>(words[t]), multiplier);
-    pairs[3][t] = multiply_bf16x2(spread_fp4<3>(words[t]), multiplier);
+    uint32_t spread[4];
+    spread_fp4(words[t], spread);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      pairs[i][t] = multiply_bf16x2(spread[i], multiplier);
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i)
