@@ -1,10 +1,14 @@
 #include "bench/synthetic_model.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <random>
+#include <tuple>
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/math.h"
 #include "bench/synthetic.h"
@@ -16,26 +20,56 @@ namespace {
 using ops::Weight;
 using ops::WeightFormat;
 
+/// Layers that the release's drafter looks back on.
+constexpr int64_t kDraftTargets = 3;
+
 /// Rows of embedding and head that have values of their own; the vocabulary without a head.
 constexpr int64_t kDistinctTokens = 1024;
 
-ModelConfig layers_of(const std::string& shape, int64_t num_layers, bool with_head) {
+/// The release's drafter, which looks back on the first layers, so that later ones can be left out.
+DraftConfig draft_of(const ModelConfig& release, const SyntheticOptions& options) {
+  if (!options.with_drafts) return {};
+  DI_CHECK(options.with_head, "drafts are of the head's vocabulary");
+  DraftConfig draft = release.draft;
+  draft.dspark_target_layer_ids.resize(
+      static_cast<std::size_t>(std::min(kDraftTargets, options.num_layers))
+  );
+  std::iota(draft.dspark_target_layer_ids.begin(), draft.dspark_target_layer_ids.end(), 0);
+  if (options.num_experts > 0)
+    draft.dspark_n_routed_experts = std::min(draft.dspark_n_routed_experts, options.num_experts);
+  return draft;
+}
+
+/// Layers of ratio 2, and stages of none.
+void set_layers(ModelConfig& config, int64_t num_layers) {
+  config.num_hidden_layers = num_layers;
+  config.attention.compress_ratios.assign(static_cast<std::size_t>(num_layers), 2);
+  config.attention.compress_ratios.resize(static_cast<std::size_t>(config.num_layers()), 0);
+}
+
+ModelConfig config_of(const std::string& shape, const SyntheticOptions& options) {
   if (shape != "v4.1-flash") {
     throw Error(
         ErrorCode::kInvalidArgument, fmt::format("unknown shape \"{}\"; there is v4.1-flash", shape)
     );
   }
   ModelConfig config = v41_flash_config();
-  config.num_hidden_layers = num_layers;
-  if (!with_head) config.vocab_size = kDistinctTokens;
-  config.attention.compress_ratios.assign(static_cast<std::size_t>(num_layers), 2);
+  config.draft = draft_of(config, options);
+  set_layers(config, options.num_layers);
+  if (!options.with_head) config.vocab_size = kDistinctTokens;
+  if (options.num_experts > 0)
+    config.moe.n_routed_experts = std::min(config.moe.n_routed_experts, options.num_experts);
   config.attention.kv_source_layer_ids = {0};
   config.indexer.index_source_layer_ids = {0};
   config.indexer.candidate_source_layer_id.reset();
   config.engram = {};
-  config.draft = {};
   config.vision.reset();
   return config;
+}
+
+void set_roles(model::Model& model) {
+  model.roles = layer_roles(model.config);
+  model.roles.resize(static_cast<std::size_t>(model.config.num_layers()));
 }
 
 class Builder {
@@ -44,7 +78,8 @@ class Builder {
       : ops_(ops), pool_(pool), result_(result) {}
 
   Weight matrix(WeightFormat format, int64_t rows, int64_t cols) {
-    const SyntheticWeight raw = synthetic_weight(random_, format, rows, cols);
+    SyntheticWeight own;
+    const SyntheticWeight& raw = values_of(format, rows, cols, own);
     const int64_t bytes = packed_bytes(raw.view());
     std::byte* memory = take(bytes);
     pack(raw.view(), memory);
@@ -60,9 +95,9 @@ class Builder {
     for (const auto part :
          {&ops::ExpertWeights::w1, &ops::ExpertWeights::w3, &ops::ExpertWeights::w2}) {
       const bool down = part == &ops::ExpertWeights::w2;
-      const SyntheticWeight raw = synthetic_weight(
-          random_, WeightFormat::kFp4, down ? hidden : inner, down ? inner : hidden
-      );
+      SyntheticWeight own;
+      const SyntheticWeight& raw =
+          values_of(WeightFormat::kFp4, down ? hidden : inner, down ? inner : hidden, own);
       const int64_t bytes = packed_bytes(raw.view());
       std::byte* memory = take(bytes * count);
       pack(raw.view(), memory);
@@ -107,6 +142,18 @@ class Builder {
   int64_t dense_weights() const { return dense_weights_; }
 
  private:
+  /// Values of a matrix: those of an earlier one of its shape when they are quantised, which takes
+  /// long, else new ones in `own`.
+  const SyntheticWeight& values_of(
+      WeightFormat format, int64_t rows, int64_t cols, SyntheticWeight& own
+  ) {
+    if (format != WeightFormat::kFp8 && format != WeightFormat::kFp4)
+      return own = synthetic_weight(random_, format, rows, cols);
+    const auto [known, is_new] = quantised_.try_emplace({format, rows, cols});
+    if (is_new) known->second = synthetic_weight(random_, format, rows, cols);
+    return known->second;
+  }
+
   std::vector<bf16> repeated_rows(int64_t rows, int64_t cols) {
     std::vector<bf16> values = synthetic_activations(random_, kDistinctTokens * cols);
     values.resize(static_cast<std::size_t>(rows * cols));
@@ -172,6 +219,7 @@ class Builder {
   ThreadPool& pool_;
   SyntheticModel& result_;
   std::mt19937 random_{1};
+  std::map<std::tuple<WeightFormat, int64_t, int64_t>, SyntheticWeight> quantised_;
   int64_t dense_bytes_ = 0;
   int64_t dense_weights_ = 0;
 };
@@ -215,16 +263,43 @@ model::IndexerWeights indexer(Builder& builder, const ModelConfig& config) {
       builder.matrix(WeightFormat::kBf16, config.indexer.index_n_heads, config.hidden_size)};
 }
 
-model::MoeWeights moe(Builder& builder, const ModelConfig& config) {
+model::MoeWeights moe(Builder& builder, const ModelConfig& config, int64_t num_experts) {
   const int64_t inner = config.moe.moe_intermediate_size;
   const int64_t hidden = config.hidden_size;
   model::MoeWeights weights;
-  weights.gate = builder.matrix(WeightFormat::kBf16, config.moe.n_routed_experts, hidden);
-  weights.bias = builder.constants(config.moe.n_routed_experts, 0.0f);
-  weights.experts = builder.experts(config.moe.n_routed_experts, inner, hidden);
+  weights.gate = builder.matrix(WeightFormat::kBf16, num_experts, hidden);
+  weights.bias = builder.constants(num_experts, 0.0f);
+  weights.experts = builder.experts(num_experts, inner, hidden);
   weights.shared_experts.w1 = builder.matrix(WeightFormat::kFp8, inner, hidden);
   weights.shared_experts.w3 = builder.matrix(WeightFormat::kFp8, inner, hidden);
   weights.shared_experts.w2 = builder.matrix(WeightFormat::kFp8, hidden, inner);
+  return weights;
+}
+
+/// What a backbone layer and a draft stage have in common.
+model::LayerWeights block(Builder& builder, const ModelConfig& config, int64_t num_experts) {
+  model::LayerWeights layer;
+  layer.hc_attn = site(builder, config);
+  layer.attn_norm = builder.norm(config.hidden_size);
+  layer.attn = attention(builder, config);
+  layer.hc_ffn = site(builder, config);
+  layer.ffn_norm = builder.norm(config.hidden_size);
+  layer.ffn = moe(builder, config, num_experts);
+  return layer;
+}
+
+model::DraftWeights drafter(Builder& builder, const ModelConfig& config) {
+  const DraftConfig& draft = config.draft;
+  const int64_t hidden = config.hidden_size;
+  model::DraftWeights weights;
+  weights.main_proj = builder.matrix(WeightFormat::kFp8, hidden, draft.num_targets() * hidden);
+  weights.main_norm = builder.norm(hidden);
+  for (int64_t stage = 0; stage < draft.num_nextn_predict_layers; ++stage)
+    weights.stages.push_back(block(builder, config, draft.dspark_n_routed_experts));
+  weights.norm = builder.norm(hidden);
+  weights.markov_embed = builder.embedding(config.vocab_size, draft.dspark_markov_rank);
+  weights.markov_head = builder.head(config.vocab_size, draft.dspark_markov_rank);
+  weights.confidence = builder.matrix(WeightFormat::kBf16, 1, hidden + draft.dspark_markov_rank);
   return weights;
 }
 
@@ -234,38 +309,45 @@ SyntheticModel synthetic_model(
     const std::string& shape,
     const ops::OpTable& ops,
     ThreadPool& pool,
-    int64_t num_layers,
-    bool with_head
+    const SyntheticOptions& options
 ) {
   SyntheticModel result;
-  const ModelConfig config = layers_of(shape, num_layers, with_head);
+  const ModelConfig config = config_of(shape, options);
   model::Model& model = result.model;
   model.config = config;
-  model.roles = layer_roles(config);
+  set_roles(model);
   model::keep_constants(model, {}, ops.memory());
 
   Builder builder(ops, pool, result);
-  for (const LayerRole& role : model.roles) {
-    model::LayerWeights& layer = model.weights.layers.emplace_back();
-    layer.hc_attn = site(builder, config);
-    layer.attn_norm = builder.norm(config.hidden_size);
-    layer.attn = attention(builder, config);
+  for (int64_t l = 0; l < config.num_hidden_layers; ++l) {
+    const LayerRole& role = model.roles[static_cast<std::size_t>(l)];
+    model::LayerWeights& layer =
+        model.weights.layers.emplace_back(block(builder, config, config.moe.n_routed_experts));
     if (role.is_kv_source) layer.compressor = compressor(builder, config);
     if (role.is_index_source) layer.indexer = indexer(builder, config);
-    layer.hc_ffn = site(builder, config);
-    layer.ffn_norm = builder.norm(config.hidden_size);
-    layer.ffn = moe(builder, config);
   }
   result.dense_bytes_per_layer = builder.dense_bytes() / config.num_hidden_layers;
   result.dense_weights_per_layer = builder.dense_weights() / config.num_hidden_layers;
   model.weights.embed = builder.embedding(config.vocab_size, config.hidden_size);
   model.weights.norm = builder.norm(config.hidden_size);
-  if (with_head) {
+  if (options.with_head) {
     model.weights.head = builder.head(config.vocab_size, config.hidden_size);
   } else {
     model.weights.head.rows = config.vocab_size;
   }
+  if (config.draft.enabled()) model.weights.draft = drafter(builder, config);
   return result;
+}
+
+void shorten(SyntheticModel& model, int64_t num_layers) {
+  ModelConfig& config = model.model.config;
+  DI_CHECK(
+      config.draft.num_targets() <= num_layers && num_layers <= config.num_hidden_layers,
+      "the drafter's layers stay"
+  );
+  set_layers(config, num_layers);
+  set_roles(model.model);
+  model.model.weights.layers.resize(static_cast<std::size_t>(num_layers));
 }
 
 }  // namespace di::bench

@@ -295,6 +295,7 @@ void add_bench(CLI::App& app) {
   add_layer(*bench, options);
   add_step_bench(*bench);
   add_drafts_bench(*bench);
+  add_draft_choices_bench(*bench);
   add_decode_batch(*bench, options);
   add_invariance(*bench);
   add_tokenizer(*bench);

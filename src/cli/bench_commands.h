@@ -16,6 +16,9 @@ void add_step_bench(CLI::App& bench);
 /// `bench drafts`: what drafts gain.
 void add_drafts_bench(CLI::App& bench);
 
+/// `bench draft-choices`: what choosing how many drafts to verify gains.
+void add_draft_choices_bench(CLI::App& bench);
+
 /// Prints one result as a line.
 void print_line(const Json& result);
 

@@ -17,20 +17,33 @@ struct StepCommand {
   std::string backend = "cpu";
   std::string model;
   int64_t layers = 0;
+  int64_t experts = 0;
   int threads = 0;
   bench::StepBenchOptions bench;
 };
 
 void run_synthetic(StepCommand& command, const ops::OpTable& ops, ThreadPool& pool) {
-  const bench::SyntheticModel synthetic =
-      bench::synthetic_model("v4.1-flash", ops, pool, command.layers, true);
+  const bench::SyntheticModel synthetic = bench::synthetic_model(
+      "v4.1-flash",
+      ops,
+      pool,
+      {.num_layers = command.layers,
+       .with_head = true,
+       .with_drafts = !command.bench.drafts.empty(),
+       .num_experts = command.experts}
+  );
   command.bench.label = fmt::format("v4.1-flash, {} synthetic layers", command.layers);
   bench::bench_step(command.bench, synthetic.model, ops, pool, print_line);
 }
 
 void run_checkpoint(StepCommand& command, const ops::OpTable& ops, ThreadPool& pool) {
-  const engine::LoadedModel loaded =
-      engine::load(engine::open_checkpoint(engine::find_model(command.model), pool), ops, pool, {});
+  const engine::LoadedModel loaded = engine::load(
+      engine::open_checkpoint(engine::find_model(command.model), pool),
+      ops,
+      pool,
+      {},
+      {.drafts = !command.bench.drafts.empty()}
+  );
   command.bench.label = std::filesystem::path(loaded.checkpoint->folder()).filename().string();
   bench::bench_step(command.bench, loaded.model, ops, pool, print_line);
 }
@@ -62,10 +75,15 @@ void add_step_bench(CLI::App& bench) {
       )
       ->check(CLI::Range(1, 16))
       ->excludes(model);
+  command
+      ->add_option(
+          "--experts", options->experts, "Routed experts of a synthetic layer at most; 0: all"
+      )
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command->add_option("-t,--threads", options->threads, "Threads; 0: one for each processor")
       ->capture_default_str();
-  command
-      ->add_option("--sequences", options->bench.sequences, "Sequences of one row each, by commas")
+  command->add_option("--sequences", options->bench.sequences, "Sequences that decode, by commas")
       ->delimiter(',')
       ->check(CLI::Range(int64_t{1}, int64_t{1024}))
       ->allow_extra_args(false)
@@ -79,6 +97,15 @@ void add_step_bench(CLI::App& bench) {
   command->add_option("--num-steps", options->bench.num_steps, "Decode steps to measure")
       ->check(CLI::Range(1, 8000))
       ->capture_default_str();
+  command
+      ->add_option(
+          "--drafts",
+          options->bench.drafts,
+          "Also steps that verify so many drafts of each sequence and make new ones, by commas"
+      )
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{0}, int64_t{64}))
+      ->allow_extra_args(false);
   command->callback([options] { run(*options); });
 }
 

@@ -119,7 +119,9 @@ class LayerBench {
         pool_(0),
         exec_(pool_, ops::cuda_ops().memory()),
         read_rate_(ops::cuda::measured_read_rate(exec_->stream)),
-        synthetic_(synthetic_model(options.shape, ops::cuda_ops(), pool_, options.layers)) {}
+        synthetic_(
+            synthetic_model(options.shape, ops::cuda_ops(), pool_, {.num_layers = options.layers})
+        ) {}
 
   /// `count` sequences of `rows` new rows each.
   void run(int64_t count, int64_t rows) {
