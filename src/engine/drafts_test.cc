@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "engine/broken_model.h"
+#include "engine/calibration_file.h"
+#include "engine/record.h"
 #include "engine/testing.h"
 
 namespace di::engine {
@@ -207,6 +209,32 @@ TEST(Drafts, ARejectedRowThatIsNotFiniteLeavesNoTrace) {
           transcript, drafted.at(id), fmt::format("{}, token {}", id, often[i].second)
       );
   }
+}
+
+TEST(Drafts, AreEstimatedByTheCalibrationBesideTheModel) {
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("deepinfer_calibrated_" + std::to_string(::getpid()));
+  std::filesystem::copy(DI_SEEDLING, folder, std::filesystem::copy_options::recursive);
+  std::filesystem::permissions(
+      folder, std::filesystem::perms::owner_all, std::filesystem::perm_options::add
+  );
+  const auto error_with = [&](double temperature) {
+    DraftCalibration calibration{.model = "seedling", .fingerprint = model_fingerprint(folder)};
+    calibration.temperatures = {temperature};
+    calibration.samples = {100};
+    std::ofstream(folder / kCalibrationName) << calibration_text(calibration);
+    EngineOptions options = options_with("3");
+    options.model = folder.string();
+    const auto engine = Engine::open(options);
+    testing::run(*engine, {greedy_request(*engine, 40)});
+    return engine->stats().draft_confidence_error.value();
+  };
+  EXPECT_NE(error_with(1), error_with(2));
+  std::ofstream(folder / kCalibrationName) << "{";
+  EngineOptions options = options_with("3");
+  options.model = folder.string();
+  EXPECT_THROW(Engine::open(options), Error);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Drafts, AChoiceByBlocksEndsAsOthersDo) {

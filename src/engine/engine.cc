@@ -9,6 +9,7 @@
 
 #include "engine/admission.h"
 #include "engine/cache_size.h"
+#include "engine/calibration_file.h"
 #include "engine/make_device.h"
 #include "engine/state.h"
 
@@ -48,6 +49,10 @@ std::unique_ptr<checkpoint::Checkpoint> Engine::State::preflight() {
   context = resolve_context(options, config);
   replay = resolve_replay(options, config);
   draft_options = resolve_drafts(options, config);
+  if (draft_options.num_drafts > 0) {
+    if (const auto calibration = read_calibration(checkpoint->folder()))
+      draft_temperatures = calibration->for_length(draft_options.num_drafts);
+  }
   limits = {
       .vocab_size = config.vocab_size,
       .context = context,

@@ -59,7 +59,7 @@ struct Engine::State {
   std::unique_ptr<sched::Scheduler> scheduler;
   sched::DraftControlOptions draft_options;
   std::unique_ptr<sched::DraftControl> draft_control;  ///< nullptr: drafts are off
-  std::vector<double> draft_temperatures;
+  std::vector<double> draft_temperatures;  ///< of the calibration beside the model; empty: 1
   sched::DraftPhase last_draft_phase = sched::DraftPhase::kOff;
   std::string cost_folder;  ///< where costs are kept; empty: nowhere
   DraftProfileKey cost_key = {};
