@@ -1,6 +1,7 @@
 #include "bench/synthetic_model.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <random>
@@ -138,20 +139,28 @@ class Builder {
     return packed(raw, memory);
   }
 
+  /// The next matrices are another layer's or stage's.
+  void begin_block() { used_.clear(); }
+
   int64_t dense_bytes() const { return dense_bytes_; }
   int64_t dense_weights() const { return dense_weights_; }
 
  private:
-  /// Values of a matrix: those of an earlier one of its shape when they are quantised, which takes
-  /// long, else new ones in `own`.
+  using Shape = std::tuple<WeightFormat, int64_t, int64_t>;
+
+  /// Values of a matrix: when it is quantised, which takes long, those of its counterpart in the
+  /// block before, else new ones in `own`. Within a block all differ: equal gate and up projections
+  /// would give all rows the same direction, and so the same experts.
   const SyntheticWeight& values_of(
       WeightFormat format, int64_t rows, int64_t cols, SyntheticWeight& own
   ) {
     if (format != WeightFormat::kFp8 && format != WeightFormat::kFp4)
       return own = synthetic_weight(random_, format, rows, cols);
-    const auto [known, is_new] = quantised_.try_emplace({format, rows, cols});
-    if (is_new) known->second = synthetic_weight(random_, format, rows, cols);
-    return known->second;
+    const Shape shape{format, rows, cols};
+    std::deque<SyntheticWeight>& known = quantised_[shape];
+    const auto index = used_[shape]++;
+    if (index == known.size()) known.push_back(synthetic_weight(random_, format, rows, cols));
+    return known[index];
   }
 
   std::vector<bf16> repeated_rows(int64_t rows, int64_t cols) {
@@ -219,7 +228,8 @@ class Builder {
   ThreadPool& pool_;
   SyntheticModel& result_;
   std::mt19937 random_{1};
-  std::map<std::tuple<WeightFormat, int64_t, int64_t>, SyntheticWeight> quantised_;
+  std::map<Shape, std::deque<SyntheticWeight>> quantised_;
+  std::map<Shape, std::size_t> used_;  // by the block that is built
   int64_t dense_bytes_ = 0;
   int64_t dense_weights_ = 0;
 };
@@ -278,6 +288,7 @@ model::MoeWeights moe(Builder& builder, const ModelConfig& config, int64_t num_e
 
 /// What a backbone layer and a draft stage have in common.
 model::LayerWeights block(Builder& builder, const ModelConfig& config, int64_t num_experts) {
+  builder.begin_block();
   model::LayerWeights layer;
   layer.hc_attn = site(builder, config);
   layer.attn_norm = builder.norm(config.hidden_size);

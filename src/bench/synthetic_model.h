@@ -31,9 +31,10 @@ struct SyntheticOptions {
 };
 
 /// A KV and index source of ratio 2 and layers that reuse both, of the shape called `shape`
-/// ("v4.1-flash"). No Engram, no vision part. Takes about 7.5 GB a layer. Quantised matrices of one
-/// shape, experts, and the rows of embedding and heads beyond the first ones hold equal values,
-/// each in memory of its own. Throws Error{kInvalidArgument} for an unknown shape.
+/// ("v4.1-flash"). No Engram, no vision part. Takes about 7.5 GB a layer. Experts of a layer,
+/// quantised matrices of different layers, and the rows of embedding and heads beyond the first
+/// ones hold equal values, each in memory of its own. Throws Error{kInvalidArgument} for an unknown
+/// shape.
 SyntheticModel synthetic_model(
     const std::string& shape,
     const ops::OpTable& ops,
