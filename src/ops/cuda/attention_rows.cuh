@@ -117,7 +117,7 @@ __device__ inline void mix(
       if (block > 0) values.decay(shared.decay[slot][head], shared.decay[slot][head + 8]);
       values.begin(shared.weights[slot], shared.keys[place.slot] + kHalf * kHalfBytes, block == 0);
       values.finish();
-      warp_arrive(&shared.weights_empty[slot]);
+      barrier_arrive(&shared.weights_empty[slot]);
       named_barrier(kMixersDone + kHalf, 128);
       fetcher.free_stage();
       fetcher.fill(number + 1);

@@ -54,12 +54,12 @@ __device__ inline void initialise(Shared& shared) {
       barrier_init(&barrier, kProducerWarps);
   }
   for (int slot = 0; slot < 2; ++slot) {
-    barrier_init(&shared.weights_full[slot], 4);
-    barrier_init(&shared.weights_empty[slot], kMixers / 32);
+    barrier_init(&shared.weights_full[slot], 128);
+    barrier_init(&shared.weights_empty[slot], kMixers);
     barrier_init(&shared.list_full[slot], 128);
   }
   for (uint64_t& barrier : shared.inverse_full)
-    barrier_init(&barrier, 4);
+    barrier_init(&barrier, 128);
   barrier_init_fence();
 }
 

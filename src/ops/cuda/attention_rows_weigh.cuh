@@ -163,7 +163,7 @@ __device__ inline void weigh(
         shared.decay[slot][head] = running.decay[0];
         shared.decay[slot][head + 8] = running.decay[1];
       }
-      warp_arrive(&shared.weights_full[slot]);
+      barrier_arrive(&shared.weights_full[slot]);
       ++turn;
       running.add_sums();
     }
@@ -178,7 +178,7 @@ __device__ inline void weigh(
             slots == 0 ? 0.0f : static_cast<float>(1 << kKeyShift) / denominator;
       }
     }
-    warp_arrive(&shared.inverse_full[number % kRowsAhead]);
+    barrier_arrive(&shared.inverse_full[number % kRowsAhead]);
   }
 }
 
