@@ -18,8 +18,8 @@ experts   ops_cuda_test      CudaExpertLists*:CudaExperts*Slots*:CudaExperts*Wit
 attention ops_cuda_test      *AttentionOnCuda*/3:*AttentionOnCuda*/7:*Attention*Empty*:WindowKeys*:Kv*    *AttentionOnCuda*:WindowKeys*:Kv*-*/0:*/1
 indexer   ops_cuda_test      IndexKeys*:*IndexOnCuda*/4:*IndexOnCuda*/7:IndexSelect*First*               IndexKeys*:*IndexOnCuda*:IndexSelect*-*Long*:*AnyNumber
 sites     ops_cuda_test      *MhcSite*/6                                                                 *MhcSite*-*/1:*/2:*/4
-rows      ops_cuda_test      Shapes/RowsOn*:RowMoves*:Rope*:Engram*:CudaRoute*:CudaSwiGlu*:Compressor*    Shapes/RowsOn*:RowMoves*:Rope*:Engram*:CudaRoute*:CudaSwiGlu*:Compressor*
-sampler   sampling_cuda_test *DrawOnCuda*/0:DrawRows*                                                    *
+rows      ops_cuda_test      Shapes/RowsOn*:RowMoves*:DraftRows*:Rope*:Engram*:CudaRoute*:CudaSwiGlu*:Compressor*    Shapes/RowsOn*:RowMoves*:DraftRows*:Rope*:Engram*:CudaRoute*:CudaSwiGlu*:Compressor*
+sampler   sampling_cuda_test *DrawOnCuda*/0:DrawRows*:*VerifyOnCuda*/0                                               *
 '
 
 dir='' limit=600 tools=() wanted=()
