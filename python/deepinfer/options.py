@@ -26,6 +26,9 @@ class EngineOptions(TypedDict, total=False):
     patience_seconds: float  # a request without deadline is due this long after arrival
     max_queued_requests: int  # more are refused; `LLM` queues all it is given
     max_queued_tokens: int  # as above, prompt tokens
+    drafts: str  # "off", "adaptive", or how many a sequence verifies: "1" … "5"
+    verification: str  # what keeps a draft: "auto", "exact_seed", "block"
+    draft_costs: str  # folder where what steps cost is kept; "": the user's cache; "none"
     replay: str  # "off", "compact", "mask": approximation of long prompts
     replay_keep: int  # last prompt rows computed in full
     seed: int  # requests without a seed draw theirs from this one
