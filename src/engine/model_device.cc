@@ -154,12 +154,15 @@ void ModelDevice::start(
 
 std::vector<int64_t> ModelDevice::choose_drafts(const StepInputs& inputs) const {
   std::vector<const SlotDrafts*> held;
+  DraftSight sight = DraftSight::kAll;
   for (const SequenceOrder& order : inputs.sequences) {
     const Entry& entry = entries_[static_cast<std::size_t>(order.rows.slot)];
     const bool goes_on = !order.rows.is_prefill && !entry.ended;
     held.push_back(goes_on ? &entry.drafts : nullptr);
+    if (goes_on && entry.admission->rule == sampling::VerificationRule::kBlock)
+      sight = DraftSight::kBehind;
   }
-  return drafts_to_verify(inputs, held);
+  return drafts_to_verify(inputs, held, sight);
 }
 
 void ModelDevice::add_rows(const SequenceOrder& order, int64_t num_drafts, SequenceResult& result) {

@@ -21,7 +21,7 @@ SlotDrafts usable_drafts(
 }
 
 std::vector<int64_t> drafts_to_verify(
-    const StepInputs& inputs, std::span<const SlotDrafts* const> held
+    const StepInputs& inputs, std::span<const SlotDrafts* const> held, DraftSight sight
 ) {
   std::vector<int64_t> counts;
   std::vector<sched::Survivals> survivals;
@@ -40,8 +40,11 @@ std::vector<int64_t> drafts_to_verify(
   const bool any =
       std::any_of(counts.begin(), counts.end(), [](int64_t count) { return count > 0; });
   if (inputs.costs == nullptr || !any) return counts;
-  return sched::drafts_by_early_stop(
-      survivals, inputs.costs->rows, inputs.costs->load(rows, drafting)
+  const sched::StepLoad load = inputs.costs->load(rows, drafting);
+  if (sight == DraftSight::kBehind)
+    return sched::drafts_by_early_stop(survivals, inputs.costs->rows, load);
+  return sched::deal_drafts(
+      survivals, sched::draft_budget(survivals, inputs.costs->measured, load)
   );
 }
 

@@ -31,11 +31,17 @@ SlotDrafts usable_drafts(
     int64_t vocab_size
 );
 
+/// How a choice among drafts may look at them.
+enum class DraftSight {
+  kBehind,  ///< block verification: whether a draft is verified depends on those before it alone
+  kAll,     ///< everything is verified by exact seed, whose texts no choice changes
+};
+
 /// How many drafts each sequence of the step verifies: of those that it holds as many as its plan
-/// and the step allow, and with costs no more than pay. `held`: for each of inputs.sequences;
-/// nullptr: none.
+/// and the step allow, and with costs those that promise most tokens a second. `held`: for each of
+/// inputs.sequences; nullptr: none.
 std::vector<int64_t> drafts_to_verify(
-    const StepInputs& inputs, std::span<const SlotDrafts* const> held
+    const StepInputs& inputs, std::span<const SlotDrafts* const> held, DraftSight sight
 );
 
 }  // namespace di::engine

@@ -59,7 +59,8 @@ std::vector<int64_t> drafts_by_early_stop(
 
 /// How many drafts a step verifies in all, when it is sized before its confidences are known: the
 /// number that promises most tokens a second by the survivals of an earlier step. Costs may have
-/// steps and plateaus. It must not be given the survivals of the drafts that it decides on.
+/// steps and plateaus. It must not be given the survivals of the drafts that it decides on, unless
+/// all of them are verified by exact seed.
 int64_t draft_budget(
     std::span<const Survivals> earlier, const RowCosts& costs, const StepLoad& load
 );

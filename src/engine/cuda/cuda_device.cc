@@ -160,7 +160,7 @@ std::vector<int64_t> CudaDevice::choose_drafts(const StepInputs& inputs) const {
     const bool goes_on = !order.rows.is_prefill && !entry.ended;
     held.push_back(goes_on ? &entry.drafts : nullptr);
   }
-  return drafts_to_verify(inputs, held);
+  return drafts_to_verify(inputs, held, DraftSight::kAll);
 }
 
 void CudaDevice::plan_rows(const SequenceOrder& order, int64_t num_drafts, InFlight& flight) {
