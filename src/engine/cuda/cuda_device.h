@@ -3,6 +3,7 @@
 // step later.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -173,5 +174,13 @@ class CudaDevice final : public Device {
   bool any_scores_ = false;
   int64_t most_ = 0;  // best tokens that a draw or score of the step reports
 };
+
+template <class T>
+void CudaDevice::upload(T* to, std::span<const T> values, InFlight& flight) {
+  if (values.empty()) return;
+  T* staged = flight.buffers.uploads().take<T>(std::ssize(values));
+  std::copy(values.begin(), values.end(), staged);
+  parts_.ops.memory().copy(to, staged, static_cast<int64_t>(values.size_bytes()), exec_.stream);
+}
 
 }  // namespace di::engine::cuda
