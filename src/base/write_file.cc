@@ -1,6 +1,8 @@
 #include "base/write_file.h"
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 #include <fcntl.h>
@@ -46,7 +48,8 @@ int write_new(const std::string& name, const std::string& path, std::string_view
 }  // namespace
 
 void write_file_at_once(const std::string& path, std::string_view text) {
-  const std::string name = fmt::format("{}.{}.new", path, ::getpid());
+  static std::atomic<int64_t> count = 0;  // of this process, so that threads do not meet
+  const std::string name = fmt::format("{}.{}.{}.new", path, ::getpid(), count++);
   int reason = write_new(name, path, text);
   if (reason == EEXIST) fail(name, reason);
   if (reason == 0 && ::rename(name.c_str(), path.c_str()) != 0) reason = errno;

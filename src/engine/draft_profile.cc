@@ -1,6 +1,5 @@
 #include "engine/draft_profile.h"
 
-#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/write_file.h"
 #include "engine/record_tokens.h"
 
 namespace di::engine {
@@ -80,15 +80,12 @@ sched::CostTable table_of(const Json& json) {
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() { close(); }
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
   Descriptor(const Descriptor&) = delete;
 
   int number() const { return number_; }
-  /// False when the system did not take everything.
-  bool close() {
-    const int number = std::exchange(number_, -1);
-    return number < 0 || ::close(number) == 0;
-  }
 
  private:
   int number_;
@@ -116,31 +113,6 @@ std::string read_small_file(const std::string& path) {
   if (size == text.size()) throw Error(ErrorCode::kInvalidFile, "is too large");
   text.resize(size);
   return text;
-}
-
-void write_all(Descriptor& file, const std::string& text) {
-  std::size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t put = ::write(file.number(), text.data() + written, text.size() - written);
-    if (put < 0) fail("cannot be written");
-    written += static_cast<std::size_t>(put);
-  }
-  if (::fsync(file.number()) != 0 || !file.close()) fail("cannot be written");
-}
-
-// Readers see the old file or the new one, whole.
-void replace_file(const std::string& path, const std::string& text) {
-  static std::atomic<int64_t> count = 0;
-  const std::string beside = fmt::format("{}.{}.{}.tmp", path, ::getpid(), count++);
-  Descriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (file.number() < 0) fail("cannot be made");
-  try {
-    write_all(file, text);
-    if (::rename(beside.c_str(), path.c_str()) != 0) fail("cannot be renamed");
-  } catch (...) {
-    ::unlink(beside.c_str());
-    throw;
-  }
 }
 
 }  // namespace
@@ -177,7 +149,7 @@ std::string save_draft_profile(
     json.set("key", json_of(key));
     json.set("costs", json_of(table));
     std::filesystem::create_directories(folder);
-    replace_file(draft_profile_path(folder, key), json.dump() + "\n");
+    write_file_at_once(draft_profile_path(folder, key), json.dump() + "\n");
     return "";
   } catch (const std::exception& error) {
     return error.what();

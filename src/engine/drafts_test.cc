@@ -25,16 +25,7 @@ EngineOptions options_with(const std::string& drafts) {
 
 /// Each request alone in an engine without drafts.
 const Transcripts& each_alone() {
-  static const Transcripts kTranscripts = [] {
-    EngineOptions options = options_with("off");
-    options.async_scheduling = false;
-    options.max_num_seqs = 1;
-    const auto engine = Engine::open(options);
-    Transcripts all;
-    for (const Request& request : testing::mixed_requests(*engine, kRequests, kMaxTokens))
-      all.merge(testing::run(*engine, {request}));
-    return all;
-  }();
+  static const Transcripts kTranscripts = testing::run_each_alone(kRequests, kMaxTokens);
   return kTranscripts;
 }
 

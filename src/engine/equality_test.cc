@@ -16,16 +16,7 @@ constexpr int64_t kMaxTokens = 8;
 
 /// Each request by itself: synchronous, whole prompts, one thread, all the memory it wants.
 const Transcripts& each_alone() {
-  static const Transcripts kTranscripts = [] {
-    EngineOptions options = testing::small_options();
-    options.async_scheduling = false;
-    options.max_num_seqs = 1;
-    const auto engine = Engine::open(options);
-    Transcripts all;
-    for (const Request& request : testing::mixed_requests(*engine, kRequests, kMaxTokens))
-      all.merge(testing::run(*engine, {request}));
-    return all;
-  }();
+  static const Transcripts kTranscripts = testing::run_each_alone(kRequests, kMaxTokens);
   return kTranscripts;
 }
 

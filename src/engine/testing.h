@@ -193,4 +193,17 @@ inline std::vector<Request> mixed_requests(
   return requests;
 }
 
+/// mixed_requests(), each by itself in an engine of its own: synchronous, whole prompts, one
+/// thread, all the memory it wants, no drafts.
+inline Transcripts run_each_alone(int64_t count, int64_t max_tokens) {
+  EngineOptions options = small_options();
+  options.async_scheduling = false;
+  options.max_num_seqs = 1;
+  const auto engine = Engine::open(options);
+  Transcripts all;
+  for (const Request& request : mixed_requests(*engine, count, max_tokens))
+    all.merge(run(*engine, {request}));
+  return all;
+}
+
 }  // namespace di::engine::testing
