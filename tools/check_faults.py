@@ -4,7 +4,7 @@ import pathlib
 import re
 import sys
 
-EXPECTED = {"S": 48, "Z": 8, "D": 8}
+EXPECTED = {"S": 48, "Z": 8, "D": 8, "V": 8}
 
 
 def main():
@@ -31,7 +31,7 @@ def main():
 
 def rows(page):
     """The table rows of faults."""
-    return [line for line in page.splitlines() if re.match(r"\| [SZD]-\d+ \|", line)]
+    return [line for line in page.splitlines() if re.match(r"\| [SZDV]-\d+ \|", line)]
 
 
 if __name__ == "__main__":
