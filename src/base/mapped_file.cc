@@ -73,7 +73,9 @@ std::string read_text_file(const std::string& path, std::size_t max_bytes) {
   if (file.bytes().size() > max_bytes) {
     throw Error(
         ErrorCode::kInvalidFile,
-        fmt::format("{}: {} bytes, at most {} are read", path, file.bytes().size(), max_bytes)
+        fmt::format(
+            "{}: too large: {} bytes, at most {} are read", path, file.bytes().size(), max_bytes
+        )
     );
   }
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};

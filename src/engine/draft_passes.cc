@@ -9,36 +9,6 @@
 namespace di::engine {
 namespace {
 
-/// Drafts as an engine makes them, for logits in any memory.
-class AnywhereDraftChooser final : public model::DraftChooser {
- public:
-  explicit AnywhereDraftChooser(std::vector<DraftingSequence> sequences)
-      : chooser_(std::move(sequences)) {}
-
-  void choose(
-      ops::Exec& exec,
-      int64_t index,
-      const View<const float, 2>& logits,
-      const View<int32_t, 1>& tokens
-  ) override {
-    const std::vector<float> rows = ops::fetch(exec, logits);
-    std::vector<int32_t> chosen(static_cast<std::size_t>(tokens.dim(0)));
-    chooser_.choose(
-        exec,
-        index,
-        View<const float, 2>(rows.data(), logits.dim(0), logits.dim(1)),
-        View<int32_t, 1>(chosen.data(), tokens.dim(0))
-    );
-    const auto bytes = static_cast<int64_t>(chosen.size() * sizeof(int32_t));
-    const Memory& memory = exec.scratch.memory();
-    memory.copy(tokens.data, chosen.data(), bytes, exec.stream);
-    memory.wait(exec.stream);
-  }
-
- private:
-  HostDraftChooser chooser_;
-};
-
 model::ForwardOptions forward_options(const DraftTrialOptions& options) {
   return {.replay = options.replay, .draft_context = true};
 }
@@ -80,7 +50,7 @@ std::vector<RunnerDrafts> DraftPasses::draft(
     );
   }
   step.anchors = ops::place(parts_.exec, anchors);
-  AnywhereDraftChooser chooser(std::move(drafting));
+  HostDraftChooser chooser(std::move(drafting));
   const model::DraftOutput output = model::draft(
       parts_.model, step, parts_.cache, parts_.ops, parts_.exec, forward_options(options_), &chooser
   );

@@ -1,19 +1,15 @@
 #include "engine/draft_profile.h"
 
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "base/write_file.h"
 #include "engine/record_tokens.h"
 
@@ -22,7 +18,7 @@ namespace {
 
 constexpr const char* kFormat = "deepinfer draft costs";
 constexpr int64_t kVersion = 1;
-constexpr int64_t kMostBytes = int64_t{256} << 10;
+constexpr std::size_t kMostBytes = std::size_t{256} << 10;
 constexpr std::size_t kMostPoints = 256;
 
 Json json_of(const DraftProfileKey& key) {
@@ -76,45 +72,6 @@ sched::CostTable table_of(const Json& json) {
   return table;
 }
 
-/// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
-
-[[noreturn]] void fail(const std::string& what) {
-  throw Error(ErrorCode::kIo, fmt::format("{}: {}", what, std::strerror(errno)));
-}
-
-// Never waits, whatever lies there: a pipe or a device is no regular file.
-std::string read_small_file(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status {};
-  if (file.number() < 0 || ::fstat(file.number(), &status) != 0) fail("cannot be opened");
-  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kInvalidFile, "is no regular file");
-  if (status.st_size > kMostBytes) throw Error(ErrorCode::kInvalidFile, "is too large");
-  std::string text(static_cast<std::size_t>(kMostBytes) + 1, '\0');
-  std::size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t got = ::read(file.number(), text.data() + size, text.size() - size);
-    if (got < 0) fail("cannot be read");
-    if (got == 0) break;
-    size += static_cast<std::size_t>(got);
-  }
-  if (size == text.size()) throw Error(ErrorCode::kInvalidFile, "is too large");
-  text.resize(size);
-  return text;
-}
-
 }  // namespace
 
 std::string draft_profile_path(const std::string& folder, const DraftProfileKey& key) {
@@ -126,7 +83,7 @@ DraftProfile load_draft_profile(const std::string& folder, const DraftProfileKey
   try {
     const std::string path = draft_profile_path(folder, key);
     const JsonLimits limits{.max_depth = 8, .reject_duplicate_keys = true};
-    const Json json = Json::parse(read_small_file(path), "draft costs", limits);
+    const Json json = Json::parse(read_text_file(path, kMostBytes), "draft costs", limits);
     if (json.at("format").as_string() != kFormat) return {{}, "is of another format"};
     if (json.at("version").as_integer() != kVersion) return {{}, "is of another version"};
     if (json.at("key") != json_of(key)) return {{}, "belongs to another model, device or build"};

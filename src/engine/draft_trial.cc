@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "engine/draft_passes.h"
+#include "sampling/draft_verifier.h"
 
 namespace di::engine {
 namespace {
@@ -131,21 +132,22 @@ class Trials {
       std::span<const int32_t> drafts,
       std::span<const float> logits
   ) {
-    const auto vocab = static_cast<std::size_t>(parts_.model.config.vocab_size);
-    Verdict verdict;
-    const int64_t position = std::ssize(runner.tokens) - 1;
-    for (std::size_t i = 0; i <= drafts.size(); ++i) {
-      const sampling::Draw draw = sampler.draw(
-          logits.subspan(i * vocab, vocab), position + static_cast<int64_t>(i), scratch_
-      );
-      verdict.finite = verdict.finite && draw.finite;
-      if (!draw.finite) break;
-      verdict.draws.push_back(draw.token);
-      const bool accepted = i < drafts.size() && drafts[i] == draw.token;
-      verdict.accepted += accepted ? 1 : 0;
-      verdict.ended = sampler.is_end(draw.token);
-      if (verdict.ended || !accepted) break;
+    const int64_t vocab = parts_.model.config.vocab_size;
+    const sampling::VerifiedDraws verified = sampling::verify_drafts(
+        sampler,
+        sampling::VerificationRule::kExactSeed,
+        {.logits = View<const float, 2>(logits.data(), std::ssize(drafts) + 1, vocab),
+         .drafts = drafts,
+         .laws = {},
+         .anchor_position = std::ssize(runner.tokens) - 1},
+        scratch_
+    );
+    Verdict verdict{.draws = {}, .accepted = verified.accepted};
+    for (const sampling::Draw& draw : verified.draws) {
+      verdict.finite = draw.finite;
+      if (draw.finite) verdict.draws.push_back(draw.token);
     }
+    verdict.ended = verdict.finite && sampler.is_end(verdict.draws.back());
     return verdict;
   }
 
@@ -205,7 +207,7 @@ class Trials {
   const DraftTrialProgress& progress_;
   DraftRunners runners_;
   std::vector<sched::JudgedText> blocks_;  // by course
-  std::vector<double> scratch_;            // of draws
+  sampling::RowsScratch scratch_;          // of draws
   std::size_t next_ = 0;                   // course to start
   int64_t total_ = 0;                      // tokens of all courses
   int64_t finished_ = 0;                   // of those that are done

@@ -65,14 +65,15 @@ void Engine::State::keep_costs() const {
 }
 
 // Who drafts behind the step, and whether it verifies.
-sched::DraftOrders Engine::State::order_drafts(const sched::StepPlan& plan) {
+sched::DraftOrders Engine::State::order_drafts(
+    const sched::StepPlan& plan, int64_t query_key_pairs
+) {
   if (draft_control == nullptr) return {};
   std::vector<sched::SequenceId> drawing;
-  sched::DraftStep step{.prefill_rows = plan.num_prefill_rows};
+  sched::DraftStep step{.prefill_rows = plan.num_prefill_rows, .key_pairs = query_key_pairs};
   for (const sched::PlannedSequence& rows : plan.sequences) {
     if (rows.samples) drawing.push_back(rows.id);
     if (!rows.is_prefill) ++step.num_decoding;
-    step.key_pairs += rows.num_rows * (rows.start + rows.num_rows);
   }
   for (const sched::Fork& fork : plan.forks)
     drawing.push_back(fork.child);

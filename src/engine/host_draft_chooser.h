@@ -16,7 +16,7 @@ struct DraftingSequence {
 };
 
 /// Chooses each draft as the request asks for (sampling/draft_law.h), and keeps what verification
-/// needs of it. For logits that lie in the machine's memory.
+/// needs of it. Logits that lie in a device's memory are fetched.
 ///
 /// Thread: one pass at a time.
 class HostDraftChooser final : public model::DraftChooser {
@@ -35,6 +35,9 @@ class HostDraftChooser final : public model::DraftChooser {
   std::vector<sampling::DraftLaw> take_laws(std::size_t sequence);
 
  private:
+  /// Every sequence's draft, for logits in the machine's memory.
+  std::vector<int32_t> choose_here(ops::Exec& exec, const View<const float, 2>& logits);
+
   std::vector<DraftingSequence> sequences_;
   std::vector<std::vector<int32_t>> drafts_;           // of each sequence so far
   std::vector<std::vector<sampling::DraftLaw>> laws_;  // beside them

@@ -76,7 +76,10 @@ StepResult ModelDevice::run_checked(const StepInputs& inputs) {
   StepResult result;
   result.sequences.resize(inputs.sequences.size() + inputs.forks.size());
   auto next = result.sequences.begin();
-  const std::vector<int64_t> num_drafts = choose_drafts(inputs);
+  const std::vector<int64_t> num_drafts = drafts_to_verify(inputs, [this](int32_t slot) {
+    const Entry& entry = entries_[static_cast<std::size_t>(slot)];
+    return entry.ended ? nullptr : &entry.drafts;
+  });
   for (std::size_t i = 0; i < inputs.sequences.size(); ++i) {
     add_rows(inputs.sequences[i], num_drafts[i], *next++);
     result.num_draft_rows += num_drafts[i];
@@ -150,19 +153,6 @@ void ModelDevice::start(
       tokens.subspan(num_prompt)
   );
   entry.admission = std::move(admission);
-}
-
-std::vector<int64_t> ModelDevice::choose_drafts(const StepInputs& inputs) const {
-  std::vector<const SlotDrafts*> held;
-  DraftSight sight = DraftSight::kAll;
-  for (const SequenceOrder& order : inputs.sequences) {
-    const Entry& entry = entries_[static_cast<std::size_t>(order.rows.slot)];
-    const bool goes_on = !order.rows.is_prefill && !entry.ended;
-    held.push_back(goes_on ? &entry.drafts : nullptr);
-    if (goes_on && entry.admission->rule == sampling::VerificationRule::kBlock)
-      sight = DraftSight::kBehind;
-  }
-  return drafts_to_verify(inputs, held, sight);
 }
 
 void ModelDevice::add_rows(const SequenceOrder& order, int64_t num_drafts, SequenceResult& result) {
@@ -280,9 +270,9 @@ void ModelDevice::draw_one(
   }
   for (const sampling::Draw& draw : verified.draws)
     entry.tokens.push_back(draw.token);
-  if (result.end == DrawEnd::kGoesOn && entry.sampler->is_end(entry.tokens.back())) {
-    const bool eos = entry.tokens.back() == model_.config.tokens.eos_token_id;
-    result.end = eos ? DrawEnd::kEos : DrawEnd::kStopToken;
+  if (result.end == DrawEnd::kGoesOn) {
+    const auto eos = static_cast<int32_t>(model_.config.tokens.eos_token_id);
+    result.end = end_behind(*entry.admission->sampling, eos, entry.tokens.back());
   }
   result.draws = std::move(verified.draws);
   entry.ended = result.end != DrawEnd::kGoesOn;
@@ -315,10 +305,8 @@ void ModelDevice::draft(const StepInputs& inputs, StepResult& result) {
   const Arena::Scope scratch_scope(exec_.scratch);
   step.anchors = ops::place(exec_, anchors);
   HostDraftChooser chooser(std::move(drafting));
-  const bool is_host = ops_.memory().is_host();
-  const model::DraftOutput output = model::draft(
-      model_, step, cache_, ops_, exec_, {.replay = replay_}, is_host ? &chooser : nullptr
-  );
+  const model::DraftOutput output =
+      model::draft(model_, step, cache_, ops_, exec_, {.replay = replay_}, &chooser);
   keep_drafts(output, entries, chooser);
   result.draft_seconds = steady_seconds() - start;
 }
@@ -328,16 +316,15 @@ void ModelDevice::keep_drafts(
 ) {
   const std::vector<int32_t> tokens = ops::fetch(exec_, output.tokens);
   const std::vector<float> confidence = ops::fetch(exec_, output.confidence);
-  std::vector<int32_t> own_tokens(static_cast<std::size_t>(num_drafts_));
-  std::vector<float> own_confidence(own_tokens.size());
-  for (std::size_t s = 0; s < entries.size(); ++s) {
-    for (std::size_t i = 0; i < own_tokens.size(); ++i) {
-      own_tokens[i] = tokens[i * entries.size() + s];
-      own_confidence[i] = confidence[i * entries.size() + s];
-    }
-    entries[s]->drafts =
-        usable_drafts(own_tokens, own_confidence, draft_temperatures_, model_.config.vocab_size);
-    entries[s]->drafts.laws = chooser.take_laws(s);
+  const auto count = std::ssize(entries);
+  const FetchedDrafts drafts{
+      View<const int32_t, 2>(tokens.data(), num_drafts_, count),
+      View<const float, 2>(confidence.data(), num_drafts_, count)};
+  for (int64_t s = 0; s < count; ++s) {
+    Entry& entry = *entries[static_cast<std::size_t>(s)];
+    entry.drafts = usable_drafts(drafts, s, draft_temperatures_, model_.config.vocab_size);
+    entry.drafts.laws = chooser.take_laws(static_cast<std::size_t>(s));
+    entry.drafts.rule = entry.admission->rule;
   }
 }
 

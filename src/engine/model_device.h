@@ -75,8 +75,6 @@ class ModelDevice final : public SynchronousDevice {
   /// Ends the sequences whose rows are not finite.
   void end_astray(const std::vector<uint8_t>& finite);
   void start(Entry& entry, std::shared_ptr<const Admission> admission, std::vector<int32_t> blocks);
-  /// Drafts that each sequence of the step verifies.
-  std::vector<int64_t> choose_drafts(const StepInputs& inputs) const;
   void add_rows(const SequenceOrder& order, int64_t num_drafts, SequenceResult& result);
   void add_fork(const ForkOrder& order, SequenceResult& result);
   void draw(const View<const float, 2>& logits);

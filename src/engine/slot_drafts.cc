@@ -6,43 +6,46 @@
 namespace di::engine {
 
 SlotDrafts usable_drafts(
-    std::span<const int32_t> tokens,
-    std::span<const float> confidence,
+    const FetchedDrafts& drafts,
+    int64_t sequence,
     std::span<const double> temperatures,
     int64_t vocab_size
 ) {
-  std::size_t count = 0;
-  while (count < tokens.size() && tokens[count] >= 0 && tokens[count] < vocab_size &&
-         std::isfinite(confidence[count]))
-    ++count;
-  return {
-      .tokens = {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count)},
-      .survivals = sched::survivals(confidence.first(count), temperatures)};
+  SlotDrafts usable;
+  std::vector<float> confidence;
+  for (int64_t i = 0; i < drafts.tokens.dim(0); ++i) {
+    const int32_t token = drafts.tokens(i, sequence);
+    const bool is_token = token >= 0 && token < vocab_size;
+    if (!is_token || !std::isfinite(drafts.confidence(i, sequence))) break;
+    usable.tokens.push_back(token);
+    confidence.push_back(drafts.confidence(i, sequence));
+  }
+  usable.survivals = sched::survivals(confidence, temperatures);
+  return usable;
 }
 
-std::vector<int64_t> drafts_to_verify(
-    const StepInputs& inputs, std::span<const SlotDrafts* const> held, DraftSight sight
-) {
-  std::vector<int64_t> counts;
-  std::vector<sched::Survivals> survivals;
+std::vector<int64_t> drafts_to_verify(const StepInputs& inputs, const HeldDrafts& held) {
+  std::vector<int64_t> counts(inputs.sequences.size(), 0);
+  if (inputs.max_verified == 0) return counts;
+  std::vector<sched::Survivals> survivals(counts.size());
   int64_t rows = 0, drafting = 0;
-  for (std::size_t i = 0; i < inputs.sequences.size(); ++i) {
+  bool any = false, may_look_ahead = true;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
     const SequenceOrder& order = inputs.sequences[i];
-    const int64_t own = held[i] == nullptr ? 0 : held[i]->count();
-    counts.push_back(std::min({own, order.rows.num_drafts, inputs.max_verified}));
     rows += order.rows.num_rows;
     drafting += order.drafts ? 1 : 0;
-    survivals.emplace_back();
-    if (counts.back() == 0) continue;
-    survivals.back() = held[i]->survivals;
-    survivals.back().resize(static_cast<std::size_t>(counts.back()));
+    const SlotDrafts* drafts = order.rows.is_prefill ? nullptr : held(order.rows.slot);
+    if (drafts == nullptr) continue;
+    counts[i] = std::min({drafts->count(), order.rows.num_drafts, inputs.max_verified});
+    if (counts[i] == 0) continue;
+    any = true;
+    may_look_ahead = may_look_ahead && drafts->rule == sampling::VerificationRule::kExactSeed;
+    survivals[i] = drafts->survivals;
+    survivals[i].resize(static_cast<std::size_t>(counts[i]));
   }
-  const bool any =
-      std::any_of(counts.begin(), counts.end(), [](int64_t count) { return count > 0; });
   if (inputs.costs == nullptr || !any) return counts;
   const sched::StepLoad load = inputs.costs->load(rows, drafting);
-  if (sight == DraftSight::kBehind)
-    return sched::drafts_by_early_stop(survivals, inputs.costs->rows, load);
+  if (!may_look_ahead) return sched::drafts_by_early_stop(survivals, inputs.costs->rows, load);
   return sched::deal_drafts(
       survivals, sched::draft_budget(survivals, inputs.costs->measured, load)
   );

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "engine/step_inputs.h"
 #include "sampling/draft_law.h"
 #include "sched/draft_budget.h"
+#include "tensor/view.h"
 
 namespace di::engine {
 
@@ -17,31 +19,34 @@ struct SlotDrafts {
   sched::Survivals survivals = {};  ///< of each: the estimated probability that it and all before
                                     ///< it are accepted
   std::vector<sampling::DraftLaw> laws = {};  ///< of each, for block verification; or empty
+  sampling::VerificationRule rule = {};       ///< that they will be verified by
 
   int64_t count() const { return std::ssize(tokens); }
   void clear() { *this = {}; }
 };
 
-/// The drafts up to the first one that is none: a token outside the vocabulary or a confidence that
-/// is not finite, as a drafter with broken numbers makes them.
+/// What model::draft() yields, where the processor reads it.
+struct FetchedDrafts {
+  View<const int32_t, 2> tokens;    ///< [length, sequences]
+  View<const float, 2> confidence;  ///< [length, sequences]
+};
+
+/// One sequence's drafts up to the first one that is none: a token outside the vocabulary or a
+/// confidence that is not finite, as a drafter with broken numbers makes them.
 SlotDrafts usable_drafts(
-    std::span<const int32_t> tokens,
-    std::span<const float> confidence,
+    const FetchedDrafts& drafts,
+    int64_t sequence,
     std::span<const double> temperatures,
     int64_t vocab_size
 );
 
-/// How a choice among drafts may look at them.
-enum class DraftSight {
-  kBehind,  ///< block verification: whether a draft is verified depends on those before it alone
-  kAll,     ///< everything is verified by exact seed, whose texts no choice changes
-};
+/// The drafts that a slot holds for a sequence which decodes; nullptr: it has ended.
+using HeldDrafts = std::function<const SlotDrafts*(int32_t slot)>;
 
 /// How many drafts each sequence of the step verifies: of those that it holds as many as its plan
-/// and the step allow, and with costs those that promise most tokens a second. `held`: for each of
-/// inputs.sequences; nullptr: none.
-std::vector<int64_t> drafts_to_verify(
-    const StepInputs& inputs, std::span<const SlotDrafts* const> held, DraftSight sight
-);
+/// and the step allow, and with costs those that promise most tokens a second: the best number of
+/// all where exact seed verifies every draft; else by early stop, since under block verification
+/// whether a draft is verified may depend on those before it alone.
+std::vector<int64_t> drafts_to_verify(const StepInputs& inputs, const HeldDrafts& held);
 
 }  // namespace di::engine

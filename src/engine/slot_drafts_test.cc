@@ -2,6 +2,7 @@
 #include "engine/slot_drafts.h"
 
 #include <limits>
+#include <memory>
 
 #include <gtest/gtest.h>
 
@@ -10,8 +11,24 @@ namespace {
 
 using Counts = std::vector<int64_t>;
 
+constexpr auto kExactSeed = sampling::VerificationRule::kExactSeed;
+constexpr auto kBlock = sampling::VerificationRule::kBlock;
+
 SlotDrafts drafts_of(const sched::Survivals& survivals) {
   return {.tokens = std::vector<int32_t>(survivals.size(), 7), .survivals = survivals};
+}
+
+/// Drafts of slots 0, 1, …, all of one rule.
+HeldDrafts held_by(std::vector<const SlotDrafts*> slots, sampling::VerificationRule rule) {
+  auto own = std::make_shared<std::vector<SlotDrafts>>();
+  for (const SlotDrafts*& drafts : slots) {
+    own->push_back(drafts == nullptr ? SlotDrafts() : *drafts);
+    own->back().rule = rule;
+  }
+  return [slots, own](int32_t slot) {
+    const auto at = static_cast<std::size_t>(slot);
+    return slots[at] == nullptr ? nullptr : &(*own)[at];
+  };
 }
 
 /// Sequences that may verify so many drafts each.
@@ -21,6 +38,7 @@ StepInputs step_of(const Counts& allowed) {
     SequenceOrder order{.drafts = true};
     order.rows.num_rows = 1;
     order.rows.num_drafts = count;
+    order.rows.slot = static_cast<int32_t>(inputs.sequences.size());
     inputs.sequences.push_back(std::move(order));
   }
   return inputs;
@@ -38,11 +56,11 @@ TEST(DraftsToVerify, AreAsManyAsThePlanTheStepAndTheSlotAllow) {
   const SlotDrafts five = drafts_of({0.9, 0.8, 0.7, 0.6, 0.5}), one = drafts_of({0.4});
   const std::vector<const SlotDrafts*> held = {&five, &one, nullptr, &five};
   StepInputs inputs = step_of({5, 5, 5, 2});
-  EXPECT_EQ(drafts_to_verify(inputs, held, DraftSight::kAll), (Counts{5, 1, 0, 2}));
+  EXPECT_EQ(drafts_to_verify(inputs, held_by(held, kExactSeed)), (Counts{5, 1, 0, 2}));
   inputs.max_verified = 3;
-  EXPECT_EQ(drafts_to_verify(inputs, held, DraftSight::kBehind), (Counts{3, 1, 0, 2}));
+  EXPECT_EQ(drafts_to_verify(inputs, held_by(held, kBlock)), (Counts{3, 1, 0, 2}));
   inputs.max_verified = 0;
-  EXPECT_EQ(drafts_to_verify(inputs, held, DraftSight::kAll), (Counts{0, 0, 0, 0}));
+  EXPECT_EQ(drafts_to_verify(inputs, held_by(held, kExactSeed)), (Counts{0, 0, 0, 0}));
 }
 
 TEST(DraftsToVerify, WithCostsAreThoseThatPay) {
@@ -51,8 +69,8 @@ TEST(DraftsToVerify, WithCostsAreThoseThatPay) {
   StepInputs inputs = step_of({2, 2});
   const std::vector<sched::RowCosts::Point> slope = {{2, 1.0}, {6, 1.4}};
   inputs.costs = costs_of(slope, slope);
-  for (const DraftSight sight : {DraftSight::kBehind, DraftSight::kAll})
-    EXPECT_EQ(drafts_to_verify(inputs, held, sight), (Counts{2, 0}));
+  for (const auto rule : {kBlock, kExactSeed})
+    EXPECT_EQ(drafts_to_verify(inputs, held_by(held, rule)), (Counts{2, 0}));
 }
 
 TEST(DraftsToVerify, GoBeyondAStairWhereTheyMaySeeWhatLiesBehind) {
@@ -61,19 +79,33 @@ TEST(DraftsToVerify, GoBeyondAStairWhereTheyMaySeeWhatLiesBehind) {
   StepInputs inputs = step_of({3});
   const std::vector<sched::RowCosts::Point> stair = {{1, 1.0}, {2, 1.6}, {4, 1.6}};
   inputs.costs = costs_of(stair, stair);
-  EXPECT_EQ(drafts_to_verify(inputs, held, DraftSight::kBehind), (Counts{0}));
-  EXPECT_EQ(drafts_to_verify(inputs, held, DraftSight::kAll), (Counts{3}));
+  EXPECT_EQ(drafts_to_verify(inputs, held_by(held, kBlock)), (Counts{0}));
+  EXPECT_EQ(drafts_to_verify(inputs, held_by(held, kExactSeed)), (Counts{3}));
+}
+
+/// Of the one sequence that these are of.
+SlotDrafts usable(
+    const std::vector<int32_t>& tokens, const std::vector<float>& confidence, int64_t vocab_size
+) {
+  const int64_t length = std::ssize(tokens);
+  return usable_drafts(
+      {View<const int32_t, 2>(tokens.data(), length, 1),
+       View<const float, 2>(confidence.data(), length, 1)},
+      0,
+      {},
+      vocab_size
+  );
 }
 
 TEST(UsableDrafts, EndBeforeTheFirstThatIsNone) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<int32_t> tokens = {3, 4, 5};
   const std::vector<float> confidence = {0, 1, 2};
-  EXPECT_EQ(usable_drafts(tokens, confidence, {}, 100).count(), 3);
-  EXPECT_DOUBLE_EQ(usable_drafts(tokens, confidence, {}, 100).survivals[0], 0.5);
-  EXPECT_EQ(usable_drafts(tokens, confidence, {}, 5).count(), 2) << "5 is no token";
-  EXPECT_EQ(usable_drafts(std::vector<int32_t>{-1, 4, 5}, confidence, {}, 100).count(), 0);
-  const SlotDrafts broken = usable_drafts(tokens, std::vector<float>{0, kNan, 2}, {}, 100);
+  EXPECT_EQ(usable(tokens, confidence, 100).count(), 3);
+  EXPECT_DOUBLE_EQ(usable(tokens, confidence, 100).survivals[0], 0.5);
+  EXPECT_EQ(usable(tokens, confidence, 5).count(), 2) << "5 is no token";
+  EXPECT_EQ(usable({-1, 4, 5}, confidence, 100).count(), 0);
+  const SlotDrafts broken = usable(tokens, {0, kNan, 2}, 100);
   EXPECT_EQ(broken.tokens, (std::vector<int32_t>{3}));
   EXPECT_EQ(broken.survivals.size(), 1u);
 }

@@ -99,7 +99,7 @@ struct Engine::State {
   std::vector<Output> take_news();
 
   // drafts.cc
-  sched::DraftOrders order_drafts(const sched::StepPlan& plan);
+  sched::DraftOrders order_drafts(const sched::StepPlan& plan, int64_t query_key_pairs);
   /// Whether a step's rows leave the drafter what it looks back on.
   bool drafts_look_back(const sched::StepPlan& plan, const sched::DraftOrders& orders);
   void apply_drafts(const StepInFlight& step, const StepResult& result);

@@ -34,7 +34,7 @@ bool Engine::State::launch() {
     end_from_outside(id, FinishReason::kTimeout, "the request's timeout_seconds have passed");
   if (!plan.has_rows()) return false;
   StepRecord planned = planned_record(plan);
-  sched::DraftOrders drafts = order_drafts(plan);
+  sched::DraftOrders drafts = order_drafts(plan, planned.query_key_pairs);
   {
     const TraceScope scope(
         tracer.recorder(),

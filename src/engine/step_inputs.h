@@ -78,6 +78,12 @@ enum class DrawEnd {
   kNotFinite,  ///< nothing was drawn; the sequence is over
 };
 
+/// How a drawn token leaves a choice with these parameters.
+inline DrawEnd end_behind(const sampling::SamplingParams& params, int32_t eos, int32_t token) {
+  if (!sampling::ends_choice(params, eos, token)) return DrawEnd::kGoesOn;
+  return token == eos ? DrawEnd::kEos : DrawEnd::kStopToken;
+}
+
 /// What became of one sequence's drafts in a step.
 struct DraftResult {
   sched::Survivals survivals = {};  ///< of each draft that was verified: the estimated probability

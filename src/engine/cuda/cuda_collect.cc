@@ -98,8 +98,7 @@ void CudaDevice::read_draws(
       result.end = DrawEnd::kNotFinite;
       break;
     }
-    if (sampling::ends_choice(params, eos, draw.token))
-      result.end = draw.token == eos ? DrawEnd::kEos : DrawEnd::kStopToken;
+    result.end = end_behind(params, eos, draw.token);
     const bool is_draft = i < planned.verified.count();
     if (is_draft && draw.token == planned.verified.tokens[static_cast<std::size_t>(i)])
       ++result.drafts.num_accepted;

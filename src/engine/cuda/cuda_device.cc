@@ -57,7 +57,8 @@ CudaDevice::CudaDevice(const DeviceParts& parts)
           parts.cache.slot_pool().size(),
           parts.context,
           parts.model.config.vocab_size
-      ) {
+      ),
+      recordings_(max_recordings(parts.cache.slot_pool().size(), parts.num_drafts > 0)) {
   sampling::cuda::check_vocabulary(parts.model.config.vocab_size);
   exec_.scratch.reserve(static_cast<std::size_t>(parts.scratch_bytes));
   count_bytes_ = count_bytes(parts.model.config);
@@ -124,7 +125,10 @@ void CudaDevice::enqueue(const StepInputs& inputs, InFlight& flight) {
   most_ = 0;
   flight.buffers.start.record(exec_.stream);
   start_trace(inputs, flight);
-  const std::vector<int64_t> num_drafts = choose_drafts(inputs);
+  const std::vector<int64_t> num_drafts = drafts_to_verify(inputs, [this](int32_t slot) {
+    const Entry& entry = entries_[static_cast<std::size_t>(slot)];
+    return entry.ended ? nullptr : &entry.drafts;
+  });
   for (std::size_t i = 0; i < inputs.sequences.size(); ++i) {
     plan_rows(inputs.sequences[i], num_drafts[i], flight);
     flight.result.num_draft_rows += num_drafts[i];
@@ -225,8 +229,7 @@ void CudaDevice::reserve_results(const ResultShape& shape) {
   if (count_bytes_ + shape.bytes() <= result_bytes_) return;
   parts_.ops.memory().wait(exec_.stream);
   // Recorded steps write where the results lay before.
-  for (auto& [key, recorded] : recorded_)
-    recorded.graph.reset();
+  recordings_.forget_graphs();
   result_bytes_ = count_bytes_ + 2 * shape.bytes();
   results_ = parts_.ops.memory().allocate(result_bytes_, "the draws of a step");
 }
@@ -236,22 +239,6 @@ void CudaDevice::fetch(const model::PlacedStep& placed, InFlight& flight) {
   const int64_t bytes = count_bytes_ + flight.shape.bytes();
   memory.copy(flight.buffers.results(), results_.get(), bytes, exec_.stream);
   memory.copy(flight.buffers.finite(), placed.finite.data, placed.finite.size(), exec_.stream);
-}
-
-CudaDevice::RecordedStep& CudaDevice::recording_of(const GraphKey& key) {
-  const auto known = recorded_.find(key);
-  if (known == recorded_.end() &&
-      std::ssize(recorded_) >= max_recordings(slots_.num_slots(), drafts_.has_value())) {
-    // The one that was not played for longest: no step in flight plays it.
-    recorded_.erase(std::min_element(
-        recorded_.begin(),
-        recorded_.end(),
-        [](const auto& a, const auto& b) { return a.second.last < b.second.last; }
-    ));
-  }
-  RecordedStep& recorded = recorded_[key];
-  recorded.last = launched_;
-  return recorded;
 }
 
 void CudaDevice::enqueue_decode(InFlight& flight) {
@@ -285,7 +272,8 @@ void CudaDevice::enqueue_decode(InFlight& flight) {
       exec_
   );
   flight.expert_mean = mean_experts(parts_.model.config, own_rows, 0, /*border=*/-1);
-  const View<const DrawRow, 1> rows = place(draw_rows_, flight);
+  const View<const DrawRow, 1> rows =
+      drafts_ ? View<const DrawRow, 1>() : place(draw_rows_, flight);
   const View<const VerifyBlock, 1> blocks = place(blocks_, flight);
   const auto pass = [&](StepTrace* trace) {
     const View<const float, 2> logits = enqueue_pass(placed, trace);
@@ -296,15 +284,9 @@ void CudaDevice::enqueue_decode(InFlight& flight) {
       draw(logits, rows, results);
     }
   };
-  RecordedStep& recorded = recording_of(key);
-  flight.result.is_typical = recorded.graph.has_value();
-  if (recorded.times++ > 0 && !recorded.graph)
-    recorded.graph = ops::cuda::Graph::record(exec_.stream, [&] { pass(nullptr); });
-  if (recorded.graph) {
-    recorded.graph->play(exec_.stream);
-  } else {
-    pass(flight.trace.get());
-  }
+  flight.result.is_typical = recordings_.run(
+      key, exec_.stream, [&] { pass(flight.trace.get()); }, [&] { pass(nullptr); }
+  );
   fetch(placed, flight);
 }
 

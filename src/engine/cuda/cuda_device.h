@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,12 +13,12 @@
 
 #include "engine/cuda/draft_pass.h"
 #include "engine/cuda/recorded_sizes.h"
+#include "engine/cuda/recordings.h"
 #include "engine/cuda/slot_memory.h"
 #include "engine/cuda/step_buffers.h"
 #include "engine/cuda/step_trace.h"
 #include "engine/device.h"
 #include "model/placed_step.h"
-#include "ops/cuda/graph.h"
 #include "sampling/cuda/slot.h"
 #include "sampling/cuda/verify.h"
 
@@ -85,19 +84,12 @@ class CudaDevice final : public Device {
     bool draft_context = false;
     auto operator<=>(const GraphKey&) const = default;
   };
-  struct RecordedStep {
-    int64_t times = 0;  ///< that a step of this size came
-    int64_t last = 0;   ///< the newest step that came: its number in the order of launches
-    std::optional<ops::cuda::Graph> graph;
-  };
 
   void start(int32_t slot, std::shared_ptr<const Admission> admission, InFlight& flight);
   void append_blocks(int32_t slot, const std::vector<int32_t>& blocks, InFlight& flight);
   /// Copies to the device, in the order of the stream, without waiting for it.
   template <class T>
   void upload(T* to, std::span<const T> values, InFlight& flight);
-  /// Drafts that each sequence of the step verifies.
-  std::vector<int64_t> choose_drafts(const StepInputs& inputs) const;
   void plan_rows(const SequenceOrder& order, int64_t num_drafts, InFlight& flight);
   void plan_draws(const SequenceOrder& order, int64_t end, PlannedResult& planned);
   void plan_draft(int32_t slot, int64_t known, PlannedResult& planned);
@@ -143,8 +135,6 @@ class CudaDevice final : public Device {
   void read_scores(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);
   void read_draws(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);
   void read_drafts(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);
-  /// The recording for steps of one size; makes room for it when there are too many.
-  RecordedStep& recording_of(const GraphKey& key);
 
   const DeviceParts parts_;
   ops::OwnedExec owned_exec_;
@@ -158,7 +148,7 @@ class CudaDevice final : public Device {
   std::array<InFlight, kDepth> ring_;
   int64_t launched_ = 0;
   int64_t collected_ = 0;
-  std::map<GraphKey, RecordedStep> recorded_;
+  Recordings<GraphKey> recordings_;
   std::shared_ptr<TraceRecorder> traced_;  // whose steps clock_ times
   std::shared_ptr<const DeviceClock> clock_;
 

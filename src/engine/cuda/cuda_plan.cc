@@ -26,9 +26,11 @@ void CudaDevice::start(int32_t slot, std::shared_ptr<const Admission> admission,
       exec_.stream
   );
   upload(slots_.params() + slot, std::span(&entry.sampling->params(), 1), flight);
-  SlotParams draft_params = entry.sampling->params();
-  draft_params.temperature = 0;
-  upload(slots_.draft_params() + slot, std::span<const SlotParams>(&draft_params, 1), flight);
+  if (drafts_) {
+    SlotParams draft_params = entry.sampling->params();
+    draft_params.temperature = 0;
+    upload(slots_.draft_params() + slot, std::span<const SlotParams>(&draft_params, 1), flight);
+  }
   entry.num_blocks = 0;
   entry.num_tokens = std::ssize(tokens);
   entry.drafts.clear();
@@ -40,16 +42,6 @@ void CudaDevice::append_blocks(int32_t slot, const std::vector<int32_t>& blocks,
   Entry& entry = entries_[static_cast<std::size_t>(slot)];
   upload(slots_.blocks(slot) + entry.num_blocks, std::span<const int32_t>(blocks), flight);
   entry.num_blocks += std::ssize(blocks);
-}
-
-std::vector<int64_t> CudaDevice::choose_drafts(const StepInputs& inputs) const {
-  std::vector<const SlotDrafts*> held;
-  for (const SequenceOrder& order : inputs.sequences) {
-    const Entry& entry = entries_[static_cast<std::size_t>(order.rows.slot)];
-    const bool goes_on = !order.rows.is_prefill && !entry.ended;
-    held.push_back(goes_on ? &entry.drafts : nullptr);
-  }
-  return drafts_to_verify(inputs, held, DraftSight::kAll);
 }
 
 void CudaDevice::plan_rows(const SequenceOrder& order, int64_t num_drafts, InFlight& flight) {

@@ -44,7 +44,8 @@ DraftPass::DraftPass(const DeviceParts& parts, const SlotMemory& slots)
       length_(parts.num_drafts),
       results_(parts.ops.memory().allocate(
           bytes(slots.num_slots(), parts.num_drafts), "the drafts of a step"
-      )) {}
+      )),
+      recordings_(max_draft_recordings(slots.num_slots())) {}
 
 int64_t DraftPass::bytes(int64_t slots, int64_t num_drafts) {
   return (2 * slots + 2 * num_drafts * padded_rows(slots)) * kWord;
@@ -61,20 +62,6 @@ View<int32_t, 2> DraftPass::tokens(int64_t sequences) const {
 View<float, 2> DraftPass::confidence(int64_t sequences) const {
   auto* behind = reinterpret_cast<float*>(tokens(sequences).data + length_ * sequences);
   return View<float, 2>(behind, length_, sequences);
-}
-
-DraftPass::Recorded& DraftPass::recording_of(const Key& key) {
-  const int64_t most = max_draft_recordings(slots_.num_slots());
-  if (!recorded_.contains(key) && std::ssize(recorded_) >= most) {
-    recorded_.erase(std::min_element(
-        recorded_.begin(),
-        recorded_.end(),
-        [](const auto& a, const auto& b) { return a.second.last < b.second.last; }
-    ));
-  }
-  Recorded& recorded = recorded_[key];
-  recorded.last = ++num_passes_;
-  return recorded;
 }
 
 bool DraftPass::enqueue(
@@ -148,16 +135,7 @@ bool DraftPass::enqueue(
     memory.copy(tokens(padded).data, output.tokens.data, size, exec.stream);
     memory.copy(confidence(padded).data, output.confidence.data, size, exec.stream);
   };
-  Recorded& recorded = recording_of(key);
-  const bool is_known = recorded.graph.has_value();
-  if (recorded.times++ > 0 && !recorded.graph)
-    recorded.graph = ops::cuda::Graph::record(exec.stream, pass);
-  if (recorded.graph) {
-    recorded.graph->play(exec.stream);
-  } else {
-    pass();
-  }
-  return is_known;
+  return recordings_.run(key, exec.stream, pass, pass);
 }
 
 void DraftPass::fetch(int64_t sequences, ops::Exec& exec, StepBuffers& buffers) const {
@@ -176,14 +154,12 @@ SlotDrafts DraftPass::drafts_of(int64_t sequence, int64_t sequences, const StepB
   const int64_t padded = padded_rows(sequences);
   const int32_t* tokens = fetched_num_drawn(buffers) + num_drawn().size();
   const auto* confidence = reinterpret_cast<const float*>(tokens + length_ * padded);
-  std::vector<int32_t> own_tokens;
-  std::vector<float> own_confidence;
-  for (int64_t i = 0; i < length_; ++i) {
-    own_tokens.push_back(tokens[i * padded + sequence]);
-    own_confidence.push_back(confidence[i * padded + sequence]);
-  }
   return usable_drafts(
-      own_tokens, own_confidence, parts_.draft_temperatures, parts_.model.config.vocab_size
+      {View<const int32_t, 2>(tokens, length_, padded),
+       View<const float, 2>(confidence, length_, padded)},
+      sequence,
+      parts_.draft_temperatures,
+      parts_.model.config.vocab_size
   );
 }
 

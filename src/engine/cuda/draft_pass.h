@@ -2,18 +2,16 @@
 // places the pass as if nothing were drawn, and the device moves it behind what was.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/cuda/recordings.h"
 #include "engine/cuda/slot_memory.h"
 #include "engine/cuda/step_buffers.h"
 #include "engine/device.h"
 #include "engine/slot_drafts.h"
 #include "ops/cuda/draft_rows.h"
-#include "ops/cuda/graph.h"
 #include "sampling/cuda/draw.h"
 
 namespace di::engine::cuda {
@@ -63,22 +61,15 @@ class DraftPass {
     bool chooses = false;
     auto operator<=>(const Key&) const = default;
   };
-  struct Recorded {
-    int64_t times = 0;
-    int64_t last = 0;
-    std::optional<ops::cuda::Graph> graph;
-  };
 
   View<int32_t, 2> tokens(int64_t sequences) const;
   View<float, 2> confidence(int64_t sequences) const;
-  Recorded& recording_of(const Key& key);
 
   const DeviceParts& parts_;
   const SlotMemory& slots_;
   int64_t length_;
   std::shared_ptr<std::byte> results_;  // num_drawn, tokens, confidence
-  std::map<Key, Recorded> recorded_;
-  int64_t num_passes_ = 0;
+  Recordings<Key> recordings_;
 };
 
 }  // namespace di::engine::cuda
