@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "base/error.h"
 #include "bench/draft_prompts.h"
 #include "engine/engine.h"
+#include "engine/record.h"
 #include "text/chat_encoding.h"
 
 namespace di::bench {
@@ -223,7 +223,7 @@ class Bench {
       by_position.emplace_back(share);
     return Json::Object{
         {"name", "drafts"},
-        {"model", std::filesystem::path(engine.model_folder()).filename().string()},
+        {"model", engine::model_name(engine.model_folder())},
         {"backend", engine.ops().name},
         {"isa", engine.ops().isa},
         {"threads", engine.options().threads},

@@ -1,7 +1,6 @@
 #include "bench/serve_bench.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "base/mapped_file.h"
 #include "base/thread_pool.h"
 #include "bench/step_bytes.h"
+#include "engine/record.h"
 #include "ops/ops.h"
 
 namespace di::bench {
@@ -139,8 +139,7 @@ class ServeBench {
 
   void set_engine(Json& line) const {
     const engine::EngineOptions& options = engine_.options();
-    const std::filesystem::path folder(engine_.model_folder() + "/");
-    line.set("model", folder.parent_path().filename().string());
+    line.set("model", engine::model_name(engine_.model_folder()));
     line.set("backend", engine_.ops().name);
     line.set("isa", engine_.ops().isa);
     line.set("threads", num_threads_);

@@ -21,6 +21,9 @@ inline constexpr int64_t kBlockTokens = 128;
 /// Rows of one step that may be taken back: a draft block and the token before it.
 inline constexpr int64_t kRollbackTokens = 6;
 
+/// Drafts of a sequence that a step may verify: its rows beside the newest token's.
+inline constexpr int64_t kMostDrafts = kRollbackTokens - 1;
+
 /// One owner layer's sections inside a block.
 struct BlockSection {
   int64_t layer = 0;

@@ -19,6 +19,7 @@
 #include "cli/runtime.h"
 #include "engine/calibration_file.h"
 #include "engine/draft_trial.h"
+#include "engine/options.h"
 #include "engine/record.h"
 
 namespace di::cli {
@@ -138,7 +139,7 @@ void keep(
     const CalibrationReport& report
 ) {
   const engine::DraftCalibration calibration{
-      .model = fs::path(runtime.folder() + "/").parent_path().filename().string(),
+      .model = engine::model_name(runtime.folder()),
       .fingerprint = engine::model_fingerprint(runtime.folder()),
       .temperatures = report.temperatures,
       .samples = report.samples,
@@ -157,10 +158,9 @@ void run(const CalibrateOptions& options) {
   const engine::EngineOptions engine_options = options.engine.options();
   const int64_t num_sequences = engine_options.max_num_seqs;
   Runtime runtime(
-      engine_options, {.num_sequences = num_sequences, .num_drafts = cache::kRollbackTokens - 1}
+      engine_options, {.num_sequences = num_sequences, .num_drafts = cache::kMostDrafts}
   );
-  const int64_t length =
-      std::min(runtime.config().draft.dspark_block_size, cache::kRollbackTokens - 1);
+  const int64_t length = engine::most_drafts(runtime.config());
   const std::vector<engine::DraftCourse> courses =
       make_courses(options, runtime, length, engine_options.seed);
   watch_interrupts();

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kVersion = 1;
 constexpr std::size_t kMaxBytes = std::size_t{1} << 16;
-constexpr std::size_t kMostTemperatures = cache::kRollbackTokens - 1;
+constexpr std::size_t kMostTemperatures = cache::kMostDrafts;
 constexpr const char* kAdvice = "write it again with `deepinfer calibrate`, or delete it";
 
 /// What a key holds in place of what it should.

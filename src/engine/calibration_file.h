@@ -19,10 +19,10 @@ inline constexpr const char* kCalibrationName = "draft_calibration.json";
 struct DraftCalibration {
   std::string model = {};                 ///< name of its folder, without the path
   std::string fingerprint = {};           ///< model_fingerprint()
-  std::vector<double> temperatures = {};  ///< of draft 0, 1, …: 1 … cache::kRollbackTokens − 1 of
+  std::vector<double> temperatures = {};  ///< of draft 0, 1, …: 1 … cache::kMostDrafts of
                                           ///< them, within sched's bounds
-  std::vector<int64_t> samples = {};  ///< judgements that each was fitted to
-  double sampling_temperature = 0;    ///< of the target that judged
+  std::vector<int64_t> samples = {};      ///< judgements that each was fitted to
+  double sampling_temperature = 0;        ///< of the target that judged
 
   bool operator==(const DraftCalibration&) const = default;
 

@@ -104,7 +104,7 @@ void Engine::State::apply_drafts(const StepInFlight& step, const StepResult& res
       .shape =
           {.rows = step.plan.num_decode_rows + step.plan.num_prefill_rows + result.num_draft_rows,
            .prefill_rows = step.plan.num_prefill_rows},
-      .seconds = {result.is_typical ? result.seconds : 0, result.draft_seconds}};
+      .seconds = {result.typical_seconds(), result.draft_seconds}};
   std::vector<sched::SequenceDrafts> sequences;
   for (std::size_t i = 0; i < result.sequences.size(); ++i) {
     const SequenceResult& sequence = result.sequences[i];

@@ -2,7 +2,6 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 
 #include <fmt/format.h>
@@ -120,7 +119,7 @@ void Engine::State::start_record(const std::string& folder) {
   EngineOptions shaping = options;
   shaping.context = context;
   const RecordHeader header{
-      .model = std::filesystem::path(folder + "/").parent_path().filename().string(),
+      .model = model_name(folder),
       .fingerprint = model_fingerprint(folder),
       .backend = ops->name,
       .isa = ops->isa,

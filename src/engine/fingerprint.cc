@@ -24,6 +24,10 @@ bool counts(const fs::path& path) {
 
 }  // namespace
 
+std::string model_name(const std::string& folder) {
+  return fs::path(folder + "/").parent_path().filename().string();
+}
+
 std::string model_fingerprint(const std::string& folder) {
   std::vector<fs::path> paths;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {

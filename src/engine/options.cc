@@ -62,6 +62,10 @@ int64_t resolve_context(const EngineOptions& options, const ModelConfig& config)
                              : std::min(kDefaultContext, config.max_position_embeddings);
 }
 
+int64_t most_drafts(const ModelConfig& config) {
+  return std::min(config.draft.dspark_block_size, cache::kMostDrafts);
+}
+
 sched::DraftControlOptions resolve_drafts(const EngineOptions& options, const ModelConfig& config) {
   if (options.drafts == "off") return {};
   if (!config.draft.enabled()) {
@@ -74,7 +78,7 @@ sched::DraftControlOptions resolve_drafts(const EngineOptions& options, const Mo
         )
     );
   }
-  const int64_t most = std::min(config.draft.dspark_block_size, cache::kRollbackTokens - 1);
+  const int64_t most = most_drafts(config);
   if (options.drafts == "adaptive") return {sched::DraftMode::kAdaptive, most};
   const int64_t count = options.drafts.front() - '0';
   if (count <= most) return {sched::DraftMode::kStatic, count};

@@ -69,6 +69,9 @@ void validate(const EngineOptions& options);
 /// `context` as the engine will have it: given, or the default. Throws when the model ends before.
 int64_t resolve_context(const EngineOptions& options, const ModelConfig& config);
 
+/// Drafts that a sequence makes and a step verifies at most, by the model's drafter and the caches.
+int64_t most_drafts(const ModelConfig& config);
+
 /// Drafts as the scheduler wants them. Throws when the model has no drafter, or drafts fewer
 /// tokens.
 sched::DraftControlOptions resolve_drafts(const EngineOptions& options, const ModelConfig& config);

@@ -73,6 +73,9 @@ std::string header_line(const RecordHeader& header);
 std::string request_line(int64_t number, const RecordedRequest& request, bool content);
 std::string finished_line(int64_t number, const RecordedRequest& request, bool content);
 
+/// The name of a model folder, without the path.
+std::string model_name(const std::string& folder);
+
 /// A SHA-256 over the names, sizes and edges of a model folder's files: other weights give another
 /// one unless they differ in the middle of files alone. Throws what reading the files throws.
 std::string model_fingerprint(const std::string& folder);

@@ -135,9 +135,7 @@ void Engine::State::apply(StepInFlight step, StepResult& result) {
 
 void Engine::State::retire(const StepInFlight& step, const StepResult& result) {
   sched::StepOutcome outcome{
-      .draws = {},
-      .seconds = result.is_typical ? result.seconds : 0,
-      .num_draft_rows = result.num_draft_rows};
+      .draws = {}, .seconds = result.typical_seconds(), .num_draft_rows = result.num_draft_rows};
   outcome.draws.reserve(result.sequences.size());
   for (std::size_t i = 0; i < result.sequences.size(); ++i) {
     const SequenceResult& sequence = result.sequences[i];

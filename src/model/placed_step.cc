@@ -79,11 +79,12 @@ void pad_logit_rows(const Step& step, int64_t count, std::vector<int64_t>& rows)
 void check_draft(const Model& model, const DraftStep& step) {
   if (!model.weights.draft)
     throw Error(ErrorCode::kInvalidArgument, "this model was loaded without its drafter");
-  constexpr int64_t kLongest = cache::kRollbackTokens - 1;
-  if (step.length >= 1 && step.length <= kLongest) return;
+  if (step.length >= 1 && step.length <= cache::kMostDrafts) return;
   throw Error(
       ErrorCode::kInvalidArgument,
-      fmt::format("drafts of {} tokens are asked for, 1 to {} are possible", step.length, kLongest)
+      fmt::format(
+          "drafts of {} tokens are asked for, 1 to {} are possible", step.length, cache::kMostDrafts
+      )
   );
 }
 
