@@ -30,7 +30,7 @@ Transcripts read_all(OutputStream& stream) {
 }
 
 TEST(EngineThread, ServesManyThreadsTheTextsThatEachWouldGetAlone) {
-  constexpr int64_t kThreads = testing::kSanitized ? 6 : 16;
+  constexpr int64_t kThreads = testing::kSanitized ? 4 : 16;
   auto engine = open_small();
   const std::vector<Request> requests = testing::mixed_requests(*engine, kThreads, 10);
   Transcripts alone;
