@@ -2,12 +2,19 @@
 # with one test binary made of its *_test.cc files and one fuzzer for each *_fuzz.cc. A main.cc is
 # left to the program: in the library it would replace the main of the tests. Tests carry the room's
 # name as their label; the target `fuzzers` builds every fuzzer.
+#
+# FUZZ_SOURCES files… and FUZZ_LINK rooms…: all that the room has in a build for fuzzers, where these
+# parse with a small part of it.
 if(DI_FUZZ)
   add_custom_target(fuzzers)
 endif()
 
 function(di_room name)
-  cmake_parse_arguments(ROOM "" "" "LINK;SOURCES;TEST_LINK" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "LINK;SOURCES;TEST_LINK;FUZZ_LINK;FUZZ_SOURCES" ${ARGN})
+  if(DI_FUZZ AND ROOM_FUZZ_SOURCES)
+    set(ROOM_SOURCES ${ROOM_FUZZ_SOURCES})
+    set(ROOM_LINK ${ROOM_FUZZ_LINK})
+  endif()
   if(NOT ROOM_SOURCES)
     file(GLOB_RECURSE ROOM_SOURCES CONFIGURE_DEPENDS *.cc)
     list(FILTER ROOM_SOURCES EXCLUDE REGEX "(_test|_fuzz|/main)\\.cc$")
