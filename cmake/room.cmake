@@ -5,12 +5,14 @@
 #
 # FUZZ_SOURCES files… and FUZZ_LINK rooms…: all that the room has in a build for fuzzers, where these
 # parse with a small part of it.
+#
+# THREAD_TESTS files…: all that its tests have under the thread sanitizer: those with threads.
 if(DI_FUZZ)
   add_custom_target(fuzzers)
 endif()
 
 function(di_room name)
-  cmake_parse_arguments(ROOM "" "" "LINK;SOURCES;TEST_LINK;FUZZ_LINK;FUZZ_SOURCES" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "LINK;SOURCES;TEST_LINK;FUZZ_LINK;FUZZ_SOURCES;THREAD_TESTS" ${ARGN})
   if(DI_FUZZ AND ROOM_FUZZ_SOURCES)
     set(ROOM_SOURCES ${ROOM_FUZZ_SOURCES})
     set(ROOM_LINK ${ROOM_FUZZ_LINK})
@@ -24,6 +26,9 @@ function(di_room name)
 
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS *_test.cc)
   list(FILTER tests EXCLUDE REGEX "/cuda/")
+  if(DI_SANITIZE STREQUAL "thread" AND ROOM_THREAD_TESTS)
+    set(tests ${ROOM_THREAD_TESTS})
+  endif()
   if(DI_TESTS AND tests)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE di_${name} ${ROOM_TEST_LINK} GTest::gtest_main)
