@@ -1,7 +1,6 @@
 #include "engine/cost_profile.h"
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "cache/layout.h"
@@ -30,8 +29,35 @@ class Profile {
         std::clamp<int64_t>(room.limits.max_num_batched_tokens / shape.sequences, 1, kPromptTokens);
   }
 
-  /// Each prompt; behind it drafts for the first step. False when the step failed.
-  bool admit() {
+  /// All steps, one behind the other as in an engine that is busy: each prompt, with drafts behind
+  /// it for the first step, then those of the shape. What the last of these took; nothing when one
+  /// failed or became another shape.
+  std::vector<sched::StepSeconds> run() {
+    runner_.submit(admission());
+    for (int64_t i = 0; i < kSteps; ++i)
+      runner_.submit(step(1 + i));
+    bool is_sound = runner_.collect().error.empty();
+    std::vector<sched::StepSeconds> repeats;
+    for (int64_t i = 0; i < kSteps; ++i) {
+      const StepResult result = runner_.collect();
+      const int64_t wanted = shape_.sequences * (shape_.rows_each - 1);
+      is_sound = is_sound && result.error.empty() && result.num_draft_rows == wanted;
+      if (i >= kWarmSteps) repeats.push_back({result.seconds, result.draft_seconds});
+    }
+    return is_sound ? repeats : std::vector<sched::StepSeconds>();
+  }
+
+  /// What the steps hold: the sequences have little text.
+  sched::StepShape step_shape() const {
+    const int64_t keys = prompt_tokens_ + shape_.rows_each;
+    return {
+        .rows = shape_.rows(),
+        .key_pairs = shape_.rows() * keys,
+        .drafting = shape_.drafting ? shape_.sequences : 0};
+  }
+
+ private:
+  StepInputs admission() const {
     StepInputs inputs{.step = 0, .draft_context = true};
     for (int64_t s = 0; s < shape_.sequences; ++s) {
       auto admission = std::make_shared<Admission>();
@@ -45,11 +71,10 @@ class Profile {
       rows.new_blocks = {static_cast<int32_t>(s)};
       inputs.sequences.push_back({rows, std::move(admission), shape_.rows_each > 1});
     }
-    return run(std::move(inputs)).error.empty();
+    return inputs;
   }
 
-  /// A step of the shape; nothing when it failed or became another shape.
-  std::optional<sched::StepSeconds> step(int64_t number) {
+  StepInputs step(int64_t number) const {
     StepInputs inputs{
         .step = number, .draft_context = shape_.drafting, .max_verified = shape_.rows_each - 1};
     for (int64_t s = 0; s < shape_.sequences; ++s) {
@@ -59,22 +84,9 @@ class Profile {
       rows.num_drafts = shape_.rows_each - 1;
       inputs.sequences.push_back({rows, nullptr, shape_.drafting});
     }
-    const StepResult result = run(std::move(inputs));
-    const int64_t wanted = shape_.sequences * (shape_.rows_each - 1);
-    if (!result.error.empty() || result.num_draft_rows != wanted) return std::nullopt;
-    return sched::StepSeconds{result.seconds, result.draft_seconds};
+    return inputs;
   }
 
-  /// What the steps hold: the sequences have little text.
-  sched::StepShape step_shape() const {
-    const int64_t keys = prompt_tokens_ + shape_.rows_each;
-    return {
-        .rows = shape_.rows(),
-        .key_pairs = shape_.rows() * keys,
-        .drafting = shape_.drafting ? shape_.sequences : 0};
-  }
-
- private:
   sched::PlannedSequence rows_of(int64_t sequence) const {
     sched::PlannedSequence rows;
     rows.id = sequence;
@@ -87,11 +99,6 @@ class Profile {
   /// Some token; different ones, so that rows choose different experts.
   int32_t token(int64_t index) const {
     return static_cast<int32_t>((index * 7919 + 13) % room_.vocab_size);
-  }
-
-  StepResult run(StepInputs inputs) {
-    runner_.submit(std::move(inputs));
-    return runner_.collect();
   }
 
   Runner& runner_;
@@ -115,13 +122,8 @@ bool measure(
     sched::DraftCosts& costs
 ) {
   Profile profile(runner, room, shape);
-  if (!profile.admit()) return false;
-  std::vector<sched::StepSeconds> repeats;
-  for (int64_t i = 0; i < kSteps; ++i) {
-    const auto seconds = profile.step(1 + i);
-    if (!seconds) return false;
-    if (i >= kWarmSteps) repeats.push_back(*seconds);
-  }
+  const std::vector<sched::StepSeconds> repeats = profile.run();
+  if (repeats.empty()) return false;
   costs.observe_profile(profile.step_shape(), repeats);
   return true;
 }

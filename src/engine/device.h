@@ -2,6 +2,7 @@
 // step hold nothing that an earlier step must first bring back.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,8 +24,8 @@ class Device {
   /// skipped.
   virtual void launch(StepInputs inputs) = 0;
 
-  /// Steps that may be launched and not yet collected.
-  virtual int64_t depth() const = 0;
+  /// Whether a step may be launched before the oldest one that was launched is collected.
+  virtual bool takes_another() const = 0;
 
   /// Whether the oldest launched step is done.
   virtual bool done() const = 0;
@@ -40,12 +41,12 @@ class SynchronousDevice : public Device {
   virtual StepResult run(const StepInputs& inputs) = 0;
 
   void launch(StepInputs inputs) final { result_ = run(inputs); }
-  int64_t depth() const final { return 1; }
+  bool takes_another() const final { return !result_; }
   bool done() const final { return true; }
-  StepResult collect() final { return std::move(result_); }
+  StepResult collect() final { return *std::exchange(result_, std::nullopt); }
 
  private:
-  StepResult result_;
+  std::optional<StepResult> result_;
 };
 
 /// What a device is made from. All of it outlives the device.

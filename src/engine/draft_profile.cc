@@ -17,7 +17,7 @@ namespace di::engine {
 namespace {
 
 constexpr const char* kFormat = "deepinfer draft costs";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr std::size_t kMostBytes = std::size_t{256} << 10;
 constexpr std::size_t kMostPoints = 256;
 
@@ -72,6 +72,34 @@ sched::CostTable table_of(const Json& json) {
   return table;
 }
 
+Json json_of(const std::vector<sched::DraftVerdict>& verdicts) {
+  Json::Array array;
+  for (const sched::DraftVerdict& verdict : verdicts) {
+    Json json;
+    json.set("octave", verdict.octave);
+    json.set("advantage", verdict.advantage);
+    json.set("resting", verdict.resting);
+    json.set("failed", verdict.failed);
+    json.set("debt", verdict.debt);
+    array.push_back(std::move(json));
+  }
+  return array;
+}
+
+std::vector<sched::DraftVerdict> verdicts_of(const Json& json) {
+  std::vector<sched::DraftVerdict> verdicts;
+  for (const Json& verdict : json.as_array()) {
+    verdicts.push_back(
+        {.octave = verdict.at("octave").as_integer(),
+         .advantage = verdict.at("advantage").as_number(),
+         .resting = verdict.at("resting").as_bool(),
+         .failed = verdict.at("failed").as_integer(),
+         .debt = verdict.at("debt").as_number()}
+    );
+  }
+  return verdicts;
+}
+
 }  // namespace
 
 std::string draft_profile_path(const std::string& folder, const DraftProfileKey& key) {
@@ -87,24 +115,25 @@ DraftProfile load_draft_profile(const std::string& folder, const DraftProfileKey
     if (json.at("format").as_string() != kFormat) return {{}, "is of another format"};
     if (json.at("version").as_integer() != kVersion) return {{}, "is of another version"};
     if (json.at("key") != json_of(key)) return {{}, "belongs to another model, device or build"};
-    sched::CostTable table = table_of(json.at("costs"));
-    if (!table.is_sound()) return {{}, "holds numbers that no step can have"};
-    return {std::move(table), ""};
+    sched::DraftKnowledge knowledge{table_of(json.at("costs")), verdicts_of(json.at("verdicts"))};
+    if (!knowledge.is_sound()) return {{}, "holds numbers that no step can have"};
+    return {std::move(knowledge), ""};
   } catch (const std::exception& error) {
     return {{}, error.what()};
   }
 }
 
 std::string save_draft_profile(
-    const std::string& folder, const DraftProfileKey& key, const sched::CostTable& table
+    const std::string& folder, const DraftProfileKey& key, const sched::DraftKnowledge& knowledge
 ) {
   try {
-    if (!table.is_sound()) return "holds numbers that no step can have";
+    if (!knowledge.is_sound()) return "holds numbers that no step can have";
     Json json;
     json.set("format", kFormat);
     json.set("version", kVersion);
     json.set("key", json_of(key));
-    json.set("costs", json_of(table));
+    json.set("costs", json_of(knowledge.costs));
+    json.set("verdicts", json_of(knowledge.verdicts));
     std::filesystem::create_directories(folder);
     write_file_at_once(draft_profile_path(folder, key), json.dump() + "\n");
     return "";

@@ -21,12 +21,14 @@ class DraftProfileTest : public ::testing::Test {
  protected:
   DraftProfileTest()
       : folder_(::testing::TempDir() + "draft_profile_" + std::to_string(::getpid()) + "/deep") {
-    table_.points = {{1, 0.01, 32, 500, 6}, {6, 0.0125, 4.5, 3000, 31.5}, {64, 0.05, 0.25, 0, 0}};
-    table_.seconds_per_pair = 1.0 / 3e9;
-    table_.seconds_per_expert = 1e-5;
-    table_.drafting_base = 0.001;
-    table_.drafting_each = 2e-5;
-    table_.drafting_weight = 17;
+    sched::CostTable& table = known_.costs;
+    table.points = {{1, 0.01, 32, 500, 6}, {6, 0.0125, 4.5, 3000, 31.5}, {64, 0.05, 0.25, 0, 0}};
+    table.seconds_per_pair = 1.0 / 3e9;
+    table.seconds_per_expert = 1e-5;
+    table.drafting_base = 0.001;
+    table.drafting_each = 2e-5;
+    table.drafting_weight = 17;
+    known_.verdicts = {{0, 1.5, false, 0, -2.5}, {3, 0.75, true, 4, 12}};
   }
   ~DraftProfileTest() override { fs::remove_all(fs::path(folder_).parent_path()); }
 
@@ -43,7 +45,7 @@ class DraftProfileTest : public ::testing::Test {
   void expect_refused(const std::string& text, const std::string& why = "") const {
     write(text);
     const DraftProfile found = load_draft_profile(folder_, key_);
-    EXPECT_FALSE(found.table.has_value()) << text;
+    EXPECT_FALSE(found.knowledge.has_value()) << text;
     EXPECT_FALSE(found.reason.empty());
     EXPECT_NE(found.reason.find(why), std::string::npos) << found.reason;
   }
@@ -56,29 +58,19 @@ class DraftProfileTest : public ::testing::Test {
 
   std::string folder_;
   DraftProfileKey key_{"model", "cpu avx512 2 threads", "0.1.0", "5 drafts"};
-  sched::CostTable table_;
+  sched::DraftKnowledge known_;
 };
 
 TEST_F(DraftProfileTest, WhatWasKeptComesBack) {
-  EXPECT_EQ(save_draft_profile(folder_, key_, table_), "");
+  EXPECT_EQ(save_draft_profile(folder_, key_, known_), "");
   const DraftProfile found = load_draft_profile(folder_, key_);
-  ASSERT_TRUE(found.table.has_value()) << found.reason;
+  ASSERT_TRUE(found.knowledge.has_value()) << found.reason;
   EXPECT_EQ(found.reason, "");
-  ASSERT_EQ(found.table->points.size(), 3u);
-  for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(found.table->points[i].rows, table_.points[i].rows);
-    EXPECT_EQ(found.table->points[i].seconds, table_.points[i].seconds);
-    EXPECT_EQ(found.table->points[i].weight, table_.points[i].weight);
-    EXPECT_EQ(found.table->points[i].key_pairs, table_.points[i].key_pairs);
-    EXPECT_EQ(found.table->points[i].experts, table_.points[i].experts);
-  }
-  EXPECT_EQ(found.table->seconds_per_pair, table_.seconds_per_pair);
-  EXPECT_EQ(found.table->drafting_each, table_.drafting_each);
-  EXPECT_EQ(found.table->drafting_weight, table_.drafting_weight);
+  EXPECT_EQ(*found.knowledge, known_);
 }
 
 TEST_F(DraftProfileTest, AnotherKeyHasAnotherFile) {
-  EXPECT_EQ(save_draft_profile(folder_, key_, table_), "");
+  EXPECT_EQ(save_draft_profile(folder_, key_, known_), "");
   for (std::string DraftProfileKey::*part :
        {&DraftProfileKey::model,
         &DraftProfileKey::device,
@@ -87,11 +79,11 @@ TEST_F(DraftProfileTest, AnotherKeyHasAnotherFile) {
     DraftProfileKey other = key_;
     other.*part += "x";
     EXPECT_NE(draft_profile_path(folder_, other), path());
-    EXPECT_FALSE(load_draft_profile(folder_, other).table.has_value());
+    EXPECT_FALSE(load_draft_profile(folder_, other).knowledge.has_value());
     // Not even when the file comes to lie there.
     fs::copy_file(path(), draft_profile_path(folder_, other));
     const DraftProfile found = load_draft_profile(folder_, other);
-    EXPECT_FALSE(found.table.has_value());
+    EXPECT_FALSE(found.knowledge.has_value());
     EXPECT_NE(found.reason.find("belongs to another"), std::string::npos);
   }
 }
@@ -102,7 +94,7 @@ TEST_F(DraftProfileTest, TouchesNothingElse) {
   for (const std::string& name : others)
     std::ofstream(fs::path(folder_) / name) << "kept";
   for (int i = 0; i < 3; ++i)
-    EXPECT_EQ(save_draft_profile(folder_, key_, table_), "");
+    EXPECT_EQ(save_draft_profile(folder_, key_, known_), "");
   std::size_t count = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_))
     count += entry.is_regular_file() ? 1 : 0;
@@ -112,8 +104,8 @@ TEST_F(DraftProfileTest, TouchesNothingElse) {
 }
 
 TEST_F(DraftProfileTest, BadFilesAreReasons) {
-  EXPECT_FALSE(load_draft_profile(folder_, key_).table.has_value());
-  ASSERT_EQ(save_draft_profile(folder_, key_, table_), "");
+  EXPECT_FALSE(load_draft_profile(folder_, key_).knowledge.has_value());
+  ASSERT_EQ(save_draft_profile(folder_, key_, known_), "");
   const std::string good = text();
   expect_refused("");
   expect_refused("{");
@@ -125,7 +117,7 @@ TEST_F(DraftProfileTest, BadFilesAreReasons) {
     write(good);
     return with(from, to);
   };
-  expect_refused(changed("\"version\": 1", "\"version\": 2"), "version");
+  expect_refused(changed("\"version\": 2", "\"version\": 1"), "version");
   expect_refused(changed("deepinfer draft costs", "something else"), "format");
   expect_refused(changed("\"rows\": 6", "\"rows\": 1"), "no step can have");
   expect_refused(changed("\"rows\": 6", "\"rows\": 6.5"));
@@ -134,34 +126,39 @@ TEST_F(DraftProfileTest, BadFilesAreReasons) {
   expect_refused(changed("0.0125", "1e308"), "no step can have");
   expect_refused(changed("0.0125", "null"));
   expect_refused(changed("\"points\": [", "\"points\": 3, \"more\": ["));
+  expect_refused(changed("\"octave\": 3", "\"octave\": 0"), "no step can have");
+  expect_refused(changed("\"octave\": 3", "\"octave\": 20"), "no step can have");
+  expect_refused(changed("\"debt\": 12.0", "\"debt\": 1e9"), "no step can have");
+  expect_refused(changed("\"failed\": 4", "\"failed\": -1"), "no step can have");
+  expect_refused(changed("\"resting\": true", "\"resting\": 1"));
   expect_refused(changed("\"drafting_each\"", "\"drafting_base\""));
   write(good);
-  EXPECT_TRUE(load_draft_profile(folder_, key_).table.has_value());
+  EXPECT_TRUE(load_draft_profile(folder_, key_).knowledge.has_value());
 }
 
 TEST_F(DraftProfileTest, WhatIsNoFileIsAReason) {
   fs::create_directories(path());
-  EXPECT_FALSE(load_draft_profile(folder_, key_).table.has_value());
-  EXPECT_NE(save_draft_profile(folder_, key_, table_), "");
+  EXPECT_FALSE(load_draft_profile(folder_, key_).knowledge.has_value());
+  EXPECT_NE(save_draft_profile(folder_, key_, known_), "");
   fs::remove(path());
   // A pipe that nobody writes to must not be waited for.
   ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
   EXPECT_NE(load_draft_profile(folder_, key_).reason.find("regular"), std::string::npos);
-  EXPECT_EQ(save_draft_profile(folder_, key_, table_), "");
-  EXPECT_TRUE(load_draft_profile(folder_, key_).table.has_value());
+  EXPECT_EQ(save_draft_profile(folder_, key_, known_), "");
+  EXPECT_TRUE(load_draft_profile(folder_, key_).knowledge.has_value());
 }
 
 TEST_F(DraftProfileTest, WhatCannotBeKeptIsAReason) {
   std::ofstream(folder_.substr(0, folder_.rfind('/'))) << "a file where a folder should be";
-  EXPECT_NE(save_draft_profile(folder_, key_, table_), "");
+  EXPECT_NE(save_draft_profile(folder_, key_, known_), "");
   fs::remove(folder_.substr(0, folder_.rfind('/')));
-  table_.points[0].seconds = std::nan("");
-  EXPECT_NE(save_draft_profile(folder_, key_, table_), "");
+  known_.costs.points[0].seconds = std::nan("");
+  EXPECT_NE(save_draft_profile(folder_, key_, known_), "");
   EXPECT_FALSE(fs::exists(path()));
 }
 
 TEST_F(DraftProfileTest, RandomDamageDoesNoHarm) {
-  ASSERT_EQ(save_draft_profile(folder_, key_, table_), "");
+  ASSERT_EQ(save_draft_profile(folder_, key_, known_), "");
   const std::string good = text();
   std::mt19937 random(7);
   const std::string pieces[] = {
@@ -194,9 +191,9 @@ TEST_F(DraftProfileTest, RandomDamageDoesNoHarm) {
     }
     write(text);
     const DraftProfile found = load_draft_profile(folder_, key_);
-    EXPECT_EQ(found.table.has_value(), found.reason.empty());
-    if (found.table.has_value()) {
-      EXPECT_TRUE(found.table->is_sound());
+    EXPECT_EQ(found.knowledge.has_value(), found.reason.empty());
+    if (found.knowledge.has_value()) {
+      EXPECT_TRUE(found.knowledge->is_sound());
     }
   }
 }

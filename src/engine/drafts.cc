@@ -25,6 +25,7 @@ std::string folder_of(const std::string& option) {
 void Engine::State::start_drafts() {
   if (draft_options.mode == sched::DraftMode::kOff) return;
   sched::DraftCosts costs;
+  std::vector<sched::DraftVerdict> verdicts;
   if (draft_options.mode == sched::DraftMode::kAdaptive) {
     cost_folder = folder_of(options.draft_costs);
     cost_key = {
@@ -41,8 +42,9 @@ void Engine::State::start_drafts() {
         )};
     DraftProfile kept;
     if (!cost_folder.empty()) kept = load_draft_profile(cost_folder, cost_key);
-    if (kept.table) {
-      costs = sched::DraftCosts(*kept.table);
+    if (kept.knowledge) {
+      costs = sched::DraftCosts(kept.knowledge->costs);
+      verdicts = std::move(kept.knowledge->verdicts);
     } else {
       const ProfileRoom room{
           .limits =
@@ -55,13 +57,13 @@ void Engine::State::start_drafts() {
       profile_costs(*runner, room, kProfileSeconds, costs);
     }
   }
-  draft_control = std::make_unique<sched::DraftControl>(draft_options, std::move(costs));
+  draft_control = std::make_unique<sched::DraftControl>(draft_options, std::move(costs), verdicts);
 }
 
 void Engine::State::keep_costs() const {
   if (draft_control == nullptr || cost_folder.empty()) return;
-  const sched::DraftCosts& costs = draft_control->costs();
-  if (!costs.is_empty()) save_draft_profile(cost_folder, cost_key, costs.table());
+  if (!draft_control->costs().is_empty())
+    save_draft_profile(cost_folder, cost_key, draft_control->knowledge());
 }
 
 // Who drafts behind the step, and whether it verifies.

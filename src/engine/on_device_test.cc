@@ -88,7 +88,7 @@ class WatchedDevice final : public Device {
       : device_(std::move(device)), waits_(waits) {}
 
   void launch(StepInputs inputs) override { device_->launch(std::move(inputs)); }
-  int64_t depth() const override { return device_->depth(); }
+  bool takes_another() const override { return device_->takes_another(); }
   bool done() const override { return device_->done(); }
   StepResult collect() override {
     StepResult result = device_->collect();

@@ -41,19 +41,22 @@ StepResult Runner::collect() {
 
 void Runner::run() {
   int64_t launched = 0;  // and not collected
+  bool at_once = false;
   std::unique_lock lock(mutex_);
   while (true) {
-    if (!orders_.empty() && launched < device_->depth()) {
+    if (!orders_.empty() && (launched == 0 || device_->takes_another())) {
       StepInputs inputs = std::move(orders_.front());
       orders_.pop_front();
       lock.unlock();
+      inputs.at_once = at_once;
       device_->launch(std::move(inputs));
       ++launched;
       lock.lock();
-    } else if (launched > 0 && (launched == device_->depth() || device_->done())) {
+    } else if (launched > 0 && (!device_->takes_another() || device_->done())) {
       lock.unlock();
       StepResult result = device_->collect();
       --launched;
+      at_once = true;
       lock.lock();
       results_.push_back(std::move(result));
       changed_.notify_all();
@@ -62,6 +65,7 @@ void Runner::run() {
     } else if (closing_ && orders_.empty()) {
       return;
     } else {
+      at_once = false;
       changed_.wait(lock, [&] { return closing_ || !orders_.empty(); });
     }
   }

@@ -68,6 +68,7 @@ struct StepInputs {
   std::shared_ptr<const sched::StepCosts> costs = {};  ///< to choose by how many drafts are
                                                        ///< verified; nullptr: as many as may be
   std::shared_ptr<TraceRecorder> trace = {};           ///< records the step; nullptr: nobody does
+  bool at_once = false;  ///< set by the runner: the orders were there when the step before was done
 };
 
 /// How a draw left its sequence.
@@ -109,7 +110,8 @@ struct StepResult {
   int64_t step = 0;
   std::vector<SequenceResult> sequences = {};  ///< those of the plan, then the forks
   std::string error = {};                      ///< not empty: the step failed and yielded nothing
-  double seconds = 0;                          ///< forward, draws and drafts
+  double seconds = 0;                          ///< that such a step takes among others like it:
+                                               ///< forward, draws and drafts
   double draft_seconds = 0;                    ///< of these, for drafts; 0: unknown, or none made
   bool is_typical = true;      ///< false: other steps of its size will not take as long
   int64_t num_draft_rows = 0;  ///< drafts that were verified

@@ -15,8 +15,19 @@ constexpr double kRecentKeep = 31.0 / 32;
 
 }  // namespace
 
-DraftControl::DraftControl(const DraftControlOptions& options, DraftCosts costs)
-    : options_(options), costs_(std::move(costs)) {}
+bool DraftKnowledge::is_sound() const {
+  int64_t octave = -1;
+  for (const DraftVerdict& verdict : verdicts) {
+    if (!verdict.is_sound() || verdict.octave <= octave) return false;
+    octave = verdict.octave;
+  }
+  return costs.is_sound();
+}
+
+DraftControl::DraftControl(
+    const DraftControlOptions& options, DraftCosts costs, std::span<const DraftVerdict> verdicts
+)
+    : options_(options), costs_(std::move(costs)), guard_(verdicts, costs_) {}
 
 DraftOrders DraftControl::plan(const DraftStep& step) {
   DraftOrders orders;

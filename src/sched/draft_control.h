@@ -72,6 +72,17 @@ struct DraftOutcome {
   std::span<const SequenceDrafts> sequences = {};  ///< that verified, drafted, or both
 };
 
+/// What a control has learnt: kept from run to run.
+struct DraftKnowledge {
+  CostTable costs = {};
+  std::vector<DraftVerdict> verdicts = {};  ///< ascending in octaves
+
+  bool operator==(const DraftKnowledge&) const = default;
+
+  /// True when a control can have learnt it.
+  bool is_sound() const;
+};
+
 /// For statistics.
 struct DraftControlState {
   bool drafting = false;    ///< drafts are in use at the present load
@@ -95,8 +106,12 @@ struct DraftControlState {
 /// plan() and observe() take 3 us together with one sequence, 5 us with 64.
 class DraftControl {
  public:
-  /// `costs`: of a profile or a file; empty ones do.
-  explicit DraftControl(const DraftControlOptions& options, DraftCosts costs = {});
+  /// `costs`: of a profile or a file; empty ones do. `verdicts`: sound ones, of a file.
+  explicit DraftControl(
+      const DraftControlOptions& options,
+      DraftCosts costs = {},
+      std::span<const DraftVerdict> verdicts = {}
+  );
 
   /// The orders of the next step. Sequences that are not known yet become known.
   DraftOrders plan(const DraftStep& step);
@@ -108,6 +123,7 @@ class DraftControl {
   void forget(SequenceId id);
 
   const DraftCosts& costs() const { return costs_; }
+  DraftKnowledge knowledge() const { return {costs_.table(), guard_.verdicts()}; }
   DraftControlState state() const;
   /// Sequences that are known: for tests.
   std::size_t num_sequences() const { return sequences_.size(); }

@@ -62,6 +62,8 @@ struct CostTable {
     double weight = 0;     ///< how many steps' worth of evidence
     double key_pairs = 0;  ///< usual ones
     double experts = 0;    ///< usual ones; 0: unknown
+
+    bool operator==(const Point&) const = default;
   };
   std::vector<Point> points = {};  ///< ascending in rows
   double seconds_per_pair = 0;     ///< by query-key pairs more than usual
@@ -69,6 +71,8 @@ struct CostTable {
   double drafting_base = 0;
   double drafting_each = 0;
   double drafting_weight = 0;  ///< evidence of the two above; 0: none
+
+  bool operator==(const CostTable&) const = default;
 
   /// True when points ascend and all numbers are such as steps can have: no other table may be
   /// given to DraftCosts.

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/check.h"
+
 namespace di::sched {
 namespace {
 
@@ -19,6 +21,8 @@ constexpr int64_t kFirstRest = 64;
 constexpr int64_t kShortestRest = 16;
 constexpr int64_t kLastingCost = 256;  // steps of rest before other costs end it
 constexpr int64_t kMostDoublings = 4;
+constexpr int64_t kMostFailed = 1000;
+constexpr double kMostAdvantage = 1000;
 constexpr double kTrialShare = 0.005;  // of the steps, that trials may lose
 constexpr double kGainShare = 0.1;     // of the steps that drafts gain, that trials may lose
 constexpr double kMostDebt = 64;
@@ -29,6 +33,11 @@ constexpr double kLoses = 0.99;      // an advantage below, over a whole window
 constexpr double kOffOutlier = 2;    // times the median
 constexpr double kDraftOutlier = 4;  // their rows differ
 constexpr double kOtherCost = 1.4;   // times
+
+/// Steps of rest behind so many trials in a row that failed.
+int64_t rest_after(int64_t failed) {
+  return kFirstRest << std::clamp<int64_t>(failed - 1, 0, kMostDoublings);
+}
 
 /// Seconds that the cost model expects for a sample's tokens without drafts, over its seconds.
 struct Rate {
@@ -67,6 +76,42 @@ Rate rate_of(const std::vector<GuardSample>& samples, const DraftCosts& costs, d
 }
 
 }  // namespace
+
+bool DraftVerdict::is_sound() const {
+  const bool is_octave = octave >= 0 && octave < static_cast<int64_t>(DraftGuard::kOctaves);
+  const bool is_gain = advantage > 0 && advantage <= kMostAdvantage;
+  return is_octave && is_gain && failed >= 0 && failed <= kMostFailed && debt >= -kMostCredit &&
+         debt <= kMostDebt;
+}
+
+DraftGuard::DraftGuard(std::span<const DraftVerdict> verdicts, const DraftCosts& costs) {
+  if (costs.is_empty()) return;
+  for (const DraftVerdict& verdict : verdicts) {
+    DI_CHECK(verdict.is_sound(), "verdicts are checked before they are used");
+    Regime& regime = regimes_[static_cast<std::size_t>(verdict.octave)];
+    regime.advantage = verdict.advantage;
+    regime.failed = verdict.failed;
+    regime.debt = verdict.debt;
+    if (!verdict.resting) continue;
+    regime.met = regime.resting = true;
+    regime.rest = rest_after(verdict.failed);
+    regime.cost_rows = int64_t{1} << verdict.octave;
+    regime.cost_seconds = costs.expected({.rows = regime.cost_rows});
+  }
+}
+
+std::vector<DraftVerdict> DraftGuard::verdicts() const {
+  std::vector<DraftVerdict> verdicts;
+  for (std::size_t i = 0; i < kOctaves; ++i) {
+    const Regime& regime = regimes_[i];
+    DraftVerdict verdict{.octave = static_cast<int64_t>(i), .advantage = regime.advantage};
+    verdict.resting = regime.resting;
+    verdict.failed = std::min(regime.failed, kMostFailed);
+    verdict.debt = regime.debt;
+    if (verdict.is_sound()) verdicts.push_back(verdict);
+  }
+  return verdicts;
+}
 
 void DraftGuard::Window::add(const GuardSample& sample, std::size_t most) {
   if (samples.size() < most) {
@@ -173,11 +218,10 @@ void DraftGuard::rest(Regime& now, double lost_steps) {
   if (step_ - now.began > kStayed) now.failed = 0;
   now.resting = true;
   now.rested = step_;
-  now.rest = kFirstRest << std::min(now.failed, kMostDoublings);
+  now.rest = rest_after(++now.failed);
   now.begun = 0;
   now.debt = std::min(now.debt + std::max(lost_steps, 0.0), kMostDebt);
   now.cost_changed = false;
-  ++now.failed;
 }
 
 }  // namespace di::sched

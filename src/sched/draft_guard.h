@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sched/draft_costs.h"
@@ -25,6 +26,20 @@ struct GuardSample {
   double seconds = 0;
 };
 
+/// What was found out at one load: kept from run to run.
+struct DraftVerdict {
+  int64_t octave = 0;    ///< of the number of sequences: 2^octave and more
+  double advantage = 0;  ///< tokens a second with drafts over those without
+  bool resting = false;  ///< drafts did not pay when they were tried last
+  int64_t failed = 0;    ///< trials in a row that failed
+  double debt = 0;  ///< steps that trials have lost and rest has not made up for; below 0: gained
+
+  bool operator==(const DraftVerdict&) const = default;
+
+  /// True when a guard can have told it: no other may be given to one.
+  bool is_sound() const;
+};
+
 /// Compares tokens a second with and without drafts, for each octave of the number of sequences by
 /// itself: what is true of one load says little of another, and a load that comes back finds its
 /// verdict. Within an octave, steps are made alike by what the cost model expects of them without
@@ -39,6 +54,11 @@ struct GuardSample {
 /// steps since. When steps come to cost something else, they are tried soon.
 class DraftGuard {
  public:
+  DraftGuard() = default;
+  /// Goes on from sound verdicts, one an octave: where drafts rested they do, and are tried by the
+  /// same rules. `costs`: what steps cost now; without any the verdicts mean nothing.
+  DraftGuard(std::span<const DraftVerdict> verdicts, const DraftCosts& costs);
+
   /// The phase of the next step. `sequences`: that decode in it; `pure`: no prompt rows; `begun`:
   /// sequences that were not there before.
   DraftPhase plan(int64_t sequences, bool pure, int64_t begun);
@@ -53,7 +73,13 @@ class DraftGuard {
   int64_t num_control() const { return num_control_; }
   int64_t num_trials() const { return num_trials_; }
 
+  /// Of each octave that was judged.
+  std::vector<DraftVerdict> verdicts() const;
+
  private:
+  static constexpr std::size_t kOctaves = 20;
+  friend struct DraftVerdict;
+
   /// The newest samples.
   struct Window {
     std::vector<GuardSample> samples;
@@ -89,7 +115,7 @@ class DraftGuard {
   void judge(Regime& regime, const DraftCosts& costs);
   void rest(Regime& regime, double lost_steps);
 
-  std::array<Regime, 20> regimes_;
+  std::array<Regime, kOctaves> regimes_;
   std::size_t current_ = 0;
   int64_t step_ = 0;
   DraftPhase last_ = DraftPhase::kOff;

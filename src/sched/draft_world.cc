@@ -43,7 +43,10 @@ struct Pending {
 class Run {
  public:
   Run(const DraftWorld& world, const DraftControlOptions& options, uint32_t seed)
-      : world_(world), options_(options), control_(options), random_(seed) {}
+      : world_(world),
+        options_(options),
+        control_(options, DraftCosts(world.known.costs), world.known.verdicts),
+        random_(seed) {}
 
   WorldResult until(double seconds) {
     while (now_ < seconds)
@@ -54,6 +57,7 @@ class Run {
       control_.forget(id);
     result_.seconds = now_;
     result_.state = control_.state();
+    result_.learnt = control_.knowledge();
     result_.running = running_.size();
     result_.known = control_.num_sequences();
     return result_;

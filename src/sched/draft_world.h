@@ -26,6 +26,7 @@ struct DraftWorld {
   bool tells_drafting = true;  ///< the device measures the seconds of drafting
   int64_t length = 400;        ///< tokens of a sequence, half to one and a half times
   int64_t prompt = 16;         ///< prompt rows of one that begins
+  DraftKnowledge known = {};   ///< of an earlier run
 };
 
 /// What came of it.
@@ -36,6 +37,7 @@ struct WorldResult {
   int64_t verified = 0;
   int64_t accepted = 0;
   DraftControlState state = {};
+  DraftKnowledge learnt = {};
   std::size_t running = 0;  ///< sequences at the end
   std::size_t known = 0;    ///< of these, to the control
 

@@ -191,6 +191,32 @@ TEST(DraftWorld, ResultsThatComeTwoStepsLate) {
   }
 }
 
+TEST(DraftWorld, ShortRunsDoNotPayForWhatEarlierOnesFoundOut) {
+  for (const double quality : {0.05, 0.6}) {
+    DraftWorld world = make_world(linear, 1, quality);
+    double off = 0, adaptive = 0, forgetful = 0;  // tokens
+    for (uint32_t run = 0; run < 40; ++run) {
+      const double seconds = seconds_of(world, 100);
+      off += run_world(world, {}, seconds, run).rate();
+      const WorldResult result = run_world(world, {DraftMode::kAdaptive, 5}, seconds, run);
+      adaptive += result.rate();
+      DraftWorld anew = world;
+      anew.known.verdicts.clear();
+      forgetful += run_world(anew, {DraftMode::kAdaptive, 5}, seconds, run).rate();
+      world.known = result.learnt;
+    }
+    EXPECT_GE(adaptive / off, 0.98) << quality;
+    EXPECT_LT(forgetful / off, 0.98) << quality;
+  }
+}
+
+TEST(DraftWorld, ATextThatDraftsWellIsFoundOutInSpiteOfAnOldVerdict) {
+  DraftWorld world = make_world(flat, 1, 0.85);
+  world.known.costs = run_world(world, {DraftMode::kAdaptive, 5}, 5, 1).learnt.costs;
+  world.known.verdicts = {{.octave = 0, .advantage = 0.7, .resting = true, .failed = 5, .debt = 2}};
+  expect_good(world, seconds_of(world, 8000), 0.9, "an old verdict");
+}
+
 TEST(DraftWorld, RunsAreRepeatable) {
   const DraftWorld world = make_world(flat, 4, 0.6);
   const DraftControlOptions options{DraftMode::kAdaptive, 5};

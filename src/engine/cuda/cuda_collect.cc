@@ -25,13 +25,12 @@ sampling::Draw draw_of(const Drawn& results, int64_t row, int64_t top) {
 }  // namespace
 
 StepResult CudaDevice::collect() {
-  InFlight& flight = ring_[static_cast<std::size_t>(collected_++ % kDepth)];
+  const InFlight& before = flight(collected_ + kDepth - 1);
+  InFlight& flight = this->flight(collected_++);
   if (!flight.on_device) return std::move(flight.result);
   try {
     flight.buffers.end.wait();
-    flight.result.seconds = flight.buffers.end.seconds_since(flight.buffers.start);
-    if (flight.num_drafting > 0)
-      flight.result.draft_seconds = flight.buffers.end.seconds_since(flight.buffers.drawn);
+    read_times(before, flight);
     if (flight.trace != nullptr) flight.trace->write(flight.buffers.start, flight.buffers.end);
     read_counts(flight);
     read_results(flight);
@@ -39,6 +38,20 @@ StepResult CudaDevice::collect() {
     fail(flight, error.what());
   }
   return std::move(flight.result);
+}
+
+// What a step takes in a row of such steps. Without drafts the next one is placed while it runs, so
+// only the pass counts. With drafts the device waits meanwhile, and that is a part of making them;
+// nothing was launched since, so the events of the step before are its own.
+void CudaDevice::read_times(const InFlight& before, InFlight& flight) const {
+  const StepBuffers& now = flight.buffers;
+  flight.result.seconds = now.end.seconds_since(now.ready);
+  if (!flight.has_drafts) return;
+  const bool follows = flight.at_once && before.on_device;
+  const double pause = now.ready.seconds_since(follows ? before.buffers.end : now.start);
+  flight.result.seconds += pause;
+  if (flight.num_drafting > 0)
+    flight.result.draft_seconds = pause + now.end.seconds_since(now.drawn);
 }
 
 void CudaDevice::read_counts(InFlight& flight) {
@@ -105,7 +118,7 @@ void CudaDevice::read_draws(
     result.draws.push_back(std::move(draw));
   }
   result.drafts.survivals = planned.verified.survivals;
-  entry.num_tokens += std::ssize(result.draws);
+  if (planned.verified.count() > 0) entry.num_tokens += std::ssize(result.draws);
   entry.ended = result.end != DrawEnd::kGoesOn;
 }
 

@@ -71,17 +71,24 @@ CudaDevice::~CudaDevice() {
   cudaStreamSynchronize(exec_.stream);  // nothing may run that uses what is now given back
 }
 
+bool CudaDevice::takes_another() const {
+  if (launched_ == collected_) return true;
+  return launched_ - collected_ < kDepth && !flight(launched_ - 1).has_drafts;
+}
+
 bool CudaDevice::done() const {
-  const InFlight& flight = ring_[static_cast<std::size_t>(collected_ % kDepth)];
-  return !flight.on_device || flight.buffers.end.done();
+  const InFlight& oldest = flight(collected_);
+  return !oldest.on_device || oldest.buffers.end.done();
 }
 
 void CudaDevice::launch(StepInputs inputs) {
-  InFlight& flight = ring_[static_cast<std::size_t>(launched_++ % kDepth)];
+  InFlight& flight = this->flight(launched_++);
   flight.result = {};
   flight.result.step = inputs.step;
   flight.planned.clear();
   flight.on_device = false;
+  flight.has_drafts = false;
+  flight.at_once = inputs.at_once;
   flight.buffers.begin();
   const int64_t waits = ops::cuda::num_waits();
   try {
@@ -97,6 +104,7 @@ void CudaDevice::fail(InFlight& flight, const std::string& error) {
     entries_[static_cast<std::size_t>(planned.slot)].ended = true;
   flight.result.sequences.clear();
   flight.planned.clear();
+  flight.on_device = false;
   flight.result.error = error;
 }
 
@@ -142,9 +150,10 @@ void CudaDevice::enqueue(const StepInputs& inputs, InFlight& flight) {
   } else {
     enqueue_mixed(inputs, flight);
   }
+  flight.num_drafting = std::ssize(drafting_);
+  flight.has_drafts = flight.num_drafting > 0 || flight.result.num_draft_rows > 0;
   if (drafts_) {
     flight.buffers.drawn.record(exec_.stream);
-    flight.num_drafting = std::ssize(drafting_);
     if (!drafting_.empty() && !drafts_->enqueue(drafting_, exec_, flight.buffers))
       flight.result.is_typical = false;
     drafts_->fetch(flight.num_drafting, exec_, flight.buffers);
@@ -284,6 +293,7 @@ void CudaDevice::enqueue_decode(InFlight& flight) {
       draw(logits, rows, results);
     }
   };
+  flight.buffers.ready.record(exec_.stream);
   flight.result.is_typical = recordings_.run(
       key, exec_.stream, [&] { pass(flight.trace.get()); }, [&] { pass(nullptr); }
   );
@@ -348,6 +358,7 @@ void CudaDevice::enqueue_mixed(const StepInputs& inputs, InFlight& flight) {
   );
   const View<const DrawRow, 1> rows = place(draw_rows_, flight);
   const View<const VerifyBlock, 1> blocks = place(blocks_, flight);
+  flight.buffers.ready.record(exec_.stream);
   const View<const float, 2> logits = enqueue_pass(placed, flight.trace.get());
   const Drawn results = results_in(results_.get() + count_bytes_, flight.shape);
   if (logits.dim(0) > 0) {

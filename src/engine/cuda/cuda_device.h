@@ -25,8 +25,9 @@
 namespace di::engine::cuda {
 
 /// Up to two steps are on the device at once. A step that only decodes is recorded the second time
-/// that one of its size comes, and played from then on. With drafts there is one step at a time:
-/// how many of them the next one verifies depends on their confidences.
+/// that one of its size comes, and played from then on. Behind a step that verifies drafts or makes
+/// some nothing is launched before it is done: where the next rows lie, and how many drafts they
+/// verify, follows from its results.
 ///
 /// Thread: one at a time.
 class CudaDevice final : public Device {
@@ -35,7 +36,7 @@ class CudaDevice final : public Device {
   ~CudaDevice() override;
 
   void launch(StepInputs inputs) override;
-  int64_t depth() const override { return drafts_ ? 1 : kDepth; }
+  bool takes_another() const override;
   bool done() const override;
   StepResult collect() override;
 
@@ -47,7 +48,7 @@ class CudaDevice final : public Device {
     std::shared_ptr<const Admission> admission;
     std::unique_ptr<sampling::cuda::DeviceSlot> sampling;
     int64_t num_blocks = 0;
-    int64_t num_tokens = 0;  ///< with drafts: prompt and outputs so far
+    int64_t num_tokens = 0;  ///< with drafts: prompt and outputs, those that are being drawn too
     SlotDrafts drafts;       ///< behind these, on the device too
     bool ended = false;      ///< a collected step ended it: its rows in later steps are skipped
   };
@@ -73,7 +74,9 @@ class CudaDevice final : public Device {
     ResultShape shape;
     double expert_mean = 0;  // StepResult::expert_mean
     int64_t num_drafting = 0;
-    bool on_device = false;  // something was enqueued
+    bool on_device = false;   // something was enqueued
+    bool has_drafts = false;  // verifies some, or makes some
+    bool at_once = false;     // StepInputs::at_once
     std::unique_ptr<StepTrace> trace;
   };
 
@@ -130,6 +133,11 @@ class CudaDevice final : public Device {
   void reserve_results(const ResultShape& shape);
   void fetch(const model::PlacedStep& placed, InFlight& flight);
   void fail(InFlight& flight, const std::string& error);
+  InFlight& flight(int64_t step) { return ring_[static_cast<std::size_t>(step % kDepth)]; }
+  const InFlight& flight(int64_t step) const {
+    return ring_[static_cast<std::size_t>(step % kDepth)];
+  }
+  void read_times(const InFlight& before, InFlight& flight) const;
   void read_counts(InFlight& flight);
   void read_results(InFlight& flight);
   void read_scores(const InFlight& flight, const PlannedResult& planned, SequenceResult& result);

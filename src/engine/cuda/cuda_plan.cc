@@ -102,6 +102,8 @@ void CudaDevice::plan_draws(const SequenceOrder& order, int64_t end, PlannedResu
     draw_rows_.back() = {.position = end - 1, .slot = planned.slot, .place = place};
     return;
   }
+  // A draw without drafts is sure to be one token, or the sequence's end.
+  if (planned.verified.count() == 0) ++entries_[static_cast<std::size_t>(planned.slot)].num_tokens;
   planned.drawn = std::ssize(blocks_);
   blocks_.push_back(
       {.position = end - 1,
@@ -140,6 +142,7 @@ void CudaDevice::plan_fork(const ForkOrder& order, InFlight& flight) {
   );
   most_ = std::max(most_, order.admission->sampling->top_logprobs);
   if (!drafts_) return;
+  ++entries_[static_cast<std::size_t>(fork.child_slot)].num_tokens;
   planned.drawn = std::ssize(blocks_) + num_forks_++;
   if (order.drafts) plan_draft(fork.child_slot, end, planned);
 }

@@ -52,6 +52,7 @@ class StepBuffers {
   uint8_t* finite() const { return reinterpret_cast<uint8_t*>(finite_.get()); }
 
   ops::cuda::Event start;
+  ops::cuda::Event ready;  ///< between the copies to the device and the pass
   ops::cuda::Event drawn;  ///< between the draws and the drafts
   ops::cuda::Event end;
 
