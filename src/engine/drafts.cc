@@ -24,6 +24,8 @@ std::string folder_of(const std::string& option) {
 
 void Engine::State::start_drafts() {
   if (draft_options.mode == sched::DraftMode::kOff) return;
+  // A device that goes from step to step by itself stands still behind drafts.
+  draft_options.control_steps = ops->memory().is_host() ? 1 : 2;
   sched::DraftCosts costs;
   std::vector<sched::DraftVerdict> verdicts;
   if (draft_options.mode == sched::DraftMode::kAdaptive) {

@@ -27,7 +27,9 @@ bool DraftKnowledge::is_sound() const {
 DraftControl::DraftControl(
     const DraftControlOptions& options, DraftCosts costs, std::span<const DraftVerdict> verdicts
 )
-    : options_(options), costs_(std::move(costs)), guard_(verdicts, costs_) {}
+    : options_(options),
+      costs_(std::move(costs)),
+      guard_(options.control_steps, verdicts, costs_) {}
 
 DraftOrders DraftControl::plan(const DraftStep& step) {
   DraftOrders orders;

@@ -30,7 +30,9 @@ enum class DraftMode {
 
 struct DraftControlOptions {
   DraftMode mode = DraftMode::kOff;
-  int64_t num_drafts = 0;  ///< of a sequence and step at most
+  int64_t num_drafts = 0;     ///< of a sequence and step at most
+  int64_t control_steps = 1;  ///< without drafts in a row; 2 where the first one behind drafts
+                              ///< costs more than others of its like
 };
 
 /// A step that is being planned.
@@ -88,7 +90,7 @@ struct DraftControlState {
   bool drafting = false;    ///< drafts are in use at the present load
   double advantage = 0;     ///< tokens a second with drafts over those without; 0: not known yet
   double cost_error = 0;    ///< DraftCosts::relative_error()
-  int64_t num_control = 0;  ///< control steps since the start
+  int64_t num_control = 0;  ///< controls since the start
   int64_t num_trials = 0;   ///< times that drafts were tried anew after they had not paid
   int64_t num_paused = 0;   ///< sequences that pause at the moment
 };

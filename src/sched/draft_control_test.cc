@@ -13,7 +13,7 @@ namespace {
 /// An engine whose sequences all decode, each with its own acceptance.
 class Engine {
  public:
-  explicit Engine(DraftMode mode) : control({mode, 5}) {}
+  explicit Engine(DraftMode mode, int64_t control_steps = 1) : control({mode, 5, control_steps}) {}
 
   /// One step of the sequences; `accepted` of each one's drafts stay.
   DraftOrders step(const std::map<SequenceId, int64_t>& accepted) {
@@ -100,6 +100,19 @@ TEST(DraftControl, ControlStepsAreRareSpreadAndFollowedByResuming) {
   EXPECT_LT(off.size(), 90u);
   for (std::size_t i = 20; i < off.size(); ++i)
     EXPECT_GE(off[i] - off[i - 1], 32);
+}
+
+TEST(DraftControl, ControlStepsComeInPairsWhereTheFirstTellsNothing) {
+  Engine engine(DraftMode::kAdaptive, 2);
+  std::vector<int> lengths;
+  int length = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const bool off = engine.step({{1, 3}, {2, 3}}).phase == DraftPhase::kOff;
+    if (!off && length > 0) lengths.push_back(length);
+    length = off ? length + 1 : 0;
+  }
+  EXPECT_GT(lengths.size(), 8u);
+  EXPECT_EQ(lengths, std::vector<int>(lengths.size(), 2));
 }
 
 TEST(DraftControl, StepsWithPromptRowsAreNoControlSteps) {

@@ -27,7 +27,6 @@ constexpr double kTrialShare = 0.005;  // of the steps, that trials may lose
 constexpr double kGainShare = 0.1;     // of the steps that drafts gain, that trials may lose
 constexpr double kMostDebt = 64;
 constexpr double kMostCredit = 8;
-constexpr double kAround = 2;        // steps of a trial that are not among its samples
 constexpr int64_t kStayed = 512;     // steps after which a trial had succeeded
 constexpr double kLoses = 0.99;      // an advantage below, over a whole window
 constexpr double kOffOutlier = 2;    // times the median
@@ -84,7 +83,10 @@ bool DraftVerdict::is_sound() const {
          debt <= kMostDebt;
 }
 
-DraftGuard::DraftGuard(std::span<const DraftVerdict> verdicts, const DraftCosts& costs) {
+DraftGuard::DraftGuard(
+    int64_t control_steps, std::span<const DraftVerdict> verdicts, const DraftCosts& costs
+)
+    : control_steps_(control_steps) {
   if (costs.is_empty()) return;
   for (const DraftVerdict& verdict : verdicts) {
     DI_CHECK(verdict.is_sound(), "verdicts are checked before they are used");
@@ -135,17 +137,22 @@ std::size_t DraftGuard::octave(int64_t sequences) const {
   return std::min(found, regimes_.size() - 1);
 }
 
-bool DraftGuard::control_is_due(Regime& now) {
+bool DraftGuard::is_control(Regime& now) {
+  if (control_left_ > 0) {
+    --control_left_;
+    return true;
+  }
   // A step less from time to time, lest control steps fall in with something periodic.
   int64_t interval = kFirstControlInterval;
   if (now.off.samples.size() >= kEnoughOff) {
-    const double lost = now.advantage > 1 ? kAround * (1 - 1 / now.advantage) : 0;
+    const double lost = now.advantage > 1 ? around() * (1 - 1 / now.advantage) : 0;
     interval = std::max(kControlInterval, static_cast<int64_t>(lost / kControlShare)) - step_ % 7;
   }
   const bool first = !std::exchange(now.met, true);
   if (!first && (++now.since_control < interval || last_ != DraftPhase::kDraft)) return false;
   now.since_control = 0;
   ++num_control_;
+  control_left_ = control_steps_ - 1;
   return true;
 }
 
@@ -175,7 +182,7 @@ DraftPhase DraftGuard::plan(int64_t sequences, bool pure, int64_t begun) {
     if (comparable && trial_is_due(now, sequences)) begin(now);
   }
   DraftPhase phase = DraftPhase::kOff;
-  if (!now.resting && !(comparable && control_is_due(now)))
+  if (!now.resting && !(comparable && is_control(now)))
     phase = last_ == DraftPhase::kOff ? DraftPhase::kResume : DraftPhase::kDraft;
   last_ = phase;
   return phase;
@@ -211,7 +218,7 @@ void DraftGuard::judge(Regime& now, const DraftCosts& costs) {
   now.cost_rows = now.off.samples.back().sequences;
   now.cost_seconds = costs.expected({.rows = now.cost_rows});
   // Steps without drafts that would have fitted into the seconds lost.
-  rest(now, (static_cast<double>(count) + kAround) * (1 / now.advantage - 1));
+  rest(now, (static_cast<double>(count) + around()) * (1 / now.advantage - 1));
 }
 
 void DraftGuard::rest(Regime& now, double lost_steps) {

@@ -45,7 +45,7 @@ struct DraftVerdict {
 /// verdict. Within an octave, steps are made alike by what the cost model expects of them without
 /// drafts, so only its error between like steps remains.
 ///
-/// The first step of an octave is a control step. While drafts are in use, one in 64 is, one in 8
+/// The first step of an octave is a control. While drafts are in use, one in 64 is, one in 8
 /// at first, and fewer where drafts gain so much that these would cost more than a hundredth.
 ///
 /// Drafts rest when they lose by more than chance, or by a hundredth over 64 steps. They are tried
@@ -54,10 +54,12 @@ struct DraftVerdict {
 /// steps since. When steps come to cost something else, they are tried soon.
 class DraftGuard {
  public:
-  DraftGuard() = default;
-  /// Goes on from sound verdicts, one an octave: where drafts rested they do, and are tried by the
-  /// same rules. `costs`: what steps cost now; without any the verdicts mean nothing.
-  DraftGuard(std::span<const DraftVerdict> verdicts, const DraftCosts& costs);
+  /// `control_steps`: in a row, where the first one behind drafts may tell nothing. Goes on from
+  /// sound `verdicts`, one an octave: where drafts rested they do, and are tried by the same rules.
+  /// `costs`: what steps cost now; without any the verdicts mean nothing.
+  DraftGuard(
+      int64_t control_steps, std::span<const DraftVerdict> verdicts, const DraftCosts& costs
+  );
 
   /// The phase of the next step. `sequences`: that decode in it; `pure`: no prompt rows; `begun`:
   /// sequences that were not there before.
@@ -70,6 +72,7 @@ class DraftGuard {
   bool drafting() const { return !regime().resting; }
   /// Tokens a second with drafts over those without, at the present load; 0: not known yet.
   double advantage() const { return regime().advantage; }
+  /// Controls, of control_steps each.
   int64_t num_control() const { return num_control_; }
   int64_t num_trials() const { return num_trials_; }
 
@@ -109,12 +112,16 @@ class DraftGuard {
   Regime& regime() { return regimes_[current_]; }
   const Regime& regime() const { return regimes_[current_]; }
   std::size_t octave(int64_t sequences) const;
-  bool control_is_due(Regime& regime);
+  bool is_control(Regime& regime);
+  /// Steps of a control or a trial that are not among its samples.
+  double around() const { return 1 + static_cast<double>(control_steps_); }
   bool trial_is_due(const Regime& regime, int64_t sequences) const;
   void begin(Regime& regime);
   void judge(Regime& regime, const DraftCosts& costs);
   void rest(Regime& regime, double lost_steps);
 
+  int64_t control_steps_;
+  int64_t control_left_ = 0;  // steps of the control that has begun
   std::array<Regime, kOctaves> regimes_;
   std::size_t current_ = 0;
   int64_t step_ = 0;

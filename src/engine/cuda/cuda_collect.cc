@@ -25,7 +25,7 @@ sampling::Draw draw_of(const Drawn& results, int64_t row, int64_t top) {
 }  // namespace
 
 StepResult CudaDevice::collect() {
-  const InFlight& before = flight(collected_ + kDepth - 1);
+  const InFlight& before = flight(collected_ + kRing - 1);
   InFlight& flight = this->flight(collected_++);
   if (!flight.on_device) return std::move(flight.result);
   try {
@@ -40,18 +40,18 @@ StepResult CudaDevice::collect() {
   return std::move(flight.result);
 }
 
-// What a step takes in a row of such steps. Without drafts the next one is placed while it runs, so
-// only the pass counts. With drafts the device waits meanwhile, and that is a part of making them;
-// nothing was launched since, so the events of the step before are its own.
+// What a step takes is the time since the one before, where its orders were there by then. Behind a
+// step with drafts the device stands still until the next one is placed, which is a part of making
+// drafts. A step without drafts that stood still is no example of one in a row of its like.
 void CudaDevice::read_times(const InFlight& before, InFlight& flight) const {
   const StepBuffers& now = flight.buffers;
-  flight.result.seconds = now.end.seconds_since(now.ready);
-  if (!flight.has_drafts) return;
-  const bool follows = flight.at_once && before.on_device;
-  const double pause = now.ready.seconds_since(follows ? before.buffers.end : now.start);
-  flight.result.seconds += pause;
+  const ops::cuda::Event& begin = flight.at_once ? before.buffers.end : now.start;
+  StepResult& result = flight.result;
+  result.seconds = now.end.seconds_since(begin);
   if (flight.num_drafting > 0)
-    flight.result.draft_seconds = pause + now.end.seconds_since(now.drawn);
+    result.draft_seconds =
+        now.end.seconds_since(now.drawn) + (flight.waited ? now.ready.seconds_since(begin) : 0);
+  result.is_typical = result.is_typical && (flight.has_drafts || !flight.waited);
 }
 
 void CudaDevice::read_counts(InFlight& flight) {

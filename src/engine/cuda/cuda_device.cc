@@ -58,7 +58,7 @@ CudaDevice::CudaDevice(const DeviceParts& parts)
           parts.context,
           parts.model.config.vocab_size
       ),
-      recordings_(max_recordings(parts.cache.slot_pool().size(), parts.num_drafts > 0)) {
+      recordings_(max_recordings(parts.cache.slot_pool().size(), parts.num_drafts)) {
   sampling::cuda::check_vocabulary(parts.model.config.vocab_size);
   exec_.scratch.reserve(static_cast<std::size_t>(parts.scratch_bytes));
   count_bytes_ = count_bytes(parts.model.config);
@@ -82,13 +82,15 @@ bool CudaDevice::done() const {
 }
 
 void CudaDevice::launch(StepInputs inputs) {
+  const InFlight& before = flight(launched_ + kRing - 1);
   InFlight& flight = this->flight(launched_++);
   flight.result = {};
   flight.result.step = inputs.step;
   flight.planned.clear();
   flight.on_device = false;
   flight.has_drafts = false;
-  flight.at_once = inputs.at_once;
+  flight.at_once = inputs.at_once && before.on_device;
+  flight.waited = flight.at_once && before.has_drafts;
   flight.buffers.begin();
   const int64_t waits = ops::cuda::num_waits();
   try {

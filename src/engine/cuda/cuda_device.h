@@ -42,6 +42,8 @@ class CudaDevice final : public Device {
 
  private:
   static constexpr int64_t kDepth = 2;
+  /// One more is remembered: when it ended is asked when the step behind it is collected.
+  static constexpr int64_t kRing = kDepth + 1;
 
   /// The sequence in a slot.
   struct Entry {
@@ -77,6 +79,7 @@ class CudaDevice final : public Device {
     bool on_device = false;   // something was enqueued
     bool has_drafts = false;  // verifies some, or makes some
     bool at_once = false;     // StepInputs::at_once
+    bool waited = false;      // was launched when the step before was done, since that had drafts
     std::unique_ptr<StepTrace> trace;
   };
 
@@ -133,9 +136,9 @@ class CudaDevice final : public Device {
   void reserve_results(const ResultShape& shape);
   void fetch(const model::PlacedStep& placed, InFlight& flight);
   void fail(InFlight& flight, const std::string& error);
-  InFlight& flight(int64_t step) { return ring_[static_cast<std::size_t>(step % kDepth)]; }
+  InFlight& flight(int64_t step) { return ring_[static_cast<std::size_t>(step % kRing)]; }
   const InFlight& flight(int64_t step) const {
-    return ring_[static_cast<std::size_t>(step % kDepth)];
+    return ring_[static_cast<std::size_t>(step % kRing)];
   }
   void read_times(const InFlight& before, InFlight& flight) const;
   void read_counts(InFlight& flight);
@@ -153,7 +156,7 @@ class CudaDevice final : public Device {
   int64_t count_bytes_;                 // of the experts' counts, in front of the results
   std::shared_ptr<std::byte> results_;  // counts, and Drawn, of the step that runs
   int64_t result_bytes_ = 0;            // that results_ has room for
-  std::array<InFlight, kDepth> ring_;
+  std::array<InFlight, kRing> ring_;
   int64_t launched_ = 0;
   int64_t collected_ = 0;
   Recordings<GraphKey> recordings_;

@@ -78,7 +78,8 @@ void StepRehearsal::pass(const model::Step& step, const RecordedSize& size) {
   scratch_.take<int32_t>(draws);  // scored tokens,
   scratch_.take<int32_t>(draws);  // and their best ones
   const bool drafts = limits_.num_drafts > 0;
-  if (drafts) scratch_.take<sampling::cuda::VerifyBlock>(limits_.max_seqs);
+  if (drafts)
+    scratch_.take<sampling::cuda::VerifyBlock>(std::max(size.sequences, limits_.max_seqs));
   const model::ForwardOptions options{
       .replay = limits_.replay, .draft_context = drafts, .keep_expert_ids = true};
   run_placed(model_, placed, cache_, ops_, exec_, options);
@@ -127,10 +128,9 @@ int64_t StepRehearsal::graph_bytes(const std::function<void()>& enqueue) {
 }
 
 int64_t StepRehearsal::all_graph_bytes() {
-  const bool drafts = limits_.num_drafts > 0;
-  int64_t bytes =
-      max_recordings(limits_.num_slots, drafts) * graph_bytes([&] { decode(limits_.max_seqs, 1); });
-  if (drafts) {
+  int64_t bytes = max_recordings(limits_.num_slots, limits_.num_drafts) *
+                  graph_bytes([&] { decode(limits_.max_seqs, 1); });
+  if (limits_.num_drafts > 0) {
     bytes +=
         max_draft_recordings(limits_.num_slots) * graph_bytes([&] { draft(limits_.max_seqs); });
   }
