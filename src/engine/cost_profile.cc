@@ -43,16 +43,18 @@ class Profile {
       const int64_t wanted = shape_.sequences * (shape_.rows_each - 1);
       is_sound = is_sound && result.error.empty() && result.num_draft_rows == wanted;
       if (i >= kWarmSteps) repeats.push_back({result.seconds, result.draft_seconds});
+      experts_ = result.experts;
     }
     return is_sound ? repeats : std::vector<sched::StepSeconds>();
   }
 
-  /// What the steps hold: the sequences have little text.
+  /// What the last step held: the sequences have little text.
   sched::StepShape step_shape() const {
     const int64_t keys = prompt_tokens_ + shape_.rows_each;
     return {
         .rows = shape_.rows(),
         .key_pairs = shape_.rows() * keys,
+        .experts = experts_,
         .drafting = shape_.drafting ? shape_.sequences : 0};
   }
 
@@ -106,6 +108,7 @@ class Profile {
   sched::ProfileShape shape_;
   std::shared_ptr<const sampling::SamplingParams> params_;
   int64_t prompt_tokens_;
+  double experts_ = 0;  // of the last step
 };
 
 bool has_room(const ProfileRoom& room, const sched::ProfileShape& shape) {

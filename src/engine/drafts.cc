@@ -124,6 +124,7 @@ void Engine::State::apply_drafts(const StepInFlight& step, const StepResult& res
     outcome.shape.drafting += sequence.drafted ? 1 : 0;
   }
   outcome.shape.key_pairs = record->query_key_pairs;
+  outcome.shape.experts = result.experts;
   outcome.sequences = sequences;
   if (result.error.empty()) draft_control->observe(outcome);
 }

@@ -16,6 +16,8 @@ void ExpertCounter::observe(
     ++counts_[static_cast<std::size_t>(ids[i])];
   max_ += static_cast<double>(*std::max_element(counts_.begin(), counts_.end()));
   mean_ += static_cast<double>(count) / static_cast<double>(counts_.size());
+  used_ += static_cast<double>(std::ssize(counts_) - std::count(counts_.begin(), counts_.end(), 0));
+  ++layers_;
 }
 
 }  // namespace di::engine

@@ -101,6 +101,7 @@ StepResult ModelDevice::run_checked(const StepInputs& inputs) {
   }
   result.expert_max = expert_counter_.max();
   result.expert_mean = expert_counter_.mean();
+  result.experts = expert_counter_.used();
   return result;
 }
 

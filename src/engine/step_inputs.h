@@ -118,6 +118,7 @@ struct StepResult {
   int64_t launch_waits = 0;  ///< calls of its launch that kept the processor waiting for the device
   double expert_max = 0;     ///< tokens of each layer's busiest expert, summed over layers
   double expert_mean = 0;    ///< tokens of each layer's mean expert, summed over layers
+  double experts = 0;        ///< that a layer's tokens fell on, mean over layers
 
   /// What such a step takes; 0: this one does not tell.
   double typical_seconds() const { return is_typical ? seconds : 0; }

@@ -57,7 +57,9 @@ void CudaDevice::read_times(const InFlight& before, InFlight& flight) const {
 void CudaDevice::read_counts(InFlight& flight) {
   const auto* busiest = reinterpret_cast<const int32_t*>(flight.buffers.results());
   const int64_t layers = parts_.model.config.num_hidden_layers;
-  flight.result.expert_max = std::accumulate(busiest, busiest + layers, 0.0);
+  const auto* used = busiest + layers;
+  flight.result.expert_max = std::accumulate(busiest, used, 0.0);
+  flight.result.experts = std::accumulate(used, used + layers, 0.0) / static_cast<double>(layers);
   flight.result.expert_mean = flight.expert_mean;
 }
 

@@ -22,9 +22,9 @@ int64_t padded_tops(int64_t most) {
   return most == 0 ? 0 : most <= 20 ? 20 : sampling::kMaxTopLogprobs;
 }
 
-/// Bytes of the counts of experts in front of a step's results: a number for each layer.
+/// Bytes of the counts of experts in front of a step's results: two numbers for each layer.
 int64_t count_bytes(const ModelConfig& config) {
-  return align_up(config.num_hidden_layers * static_cast<int64_t>(sizeof(int32_t)), 16);
+  return align_up(2 * config.num_hidden_layers * static_cast<int64_t>(sizeof(int32_t)), 16);
 }
 
 /// Tokens of the mean expert, summed over the layers: what the rows of a step choose.
@@ -178,12 +178,12 @@ View<const float, 2> CudaDevice::enqueue_pass(const model::PlacedStep& placed, S
 void CudaDevice::enqueue_counts(
     const model::PlacedStep& placed, const View<const int32_t, 3>& expert_ids
 ) {
-  const View<int32_t, 1> busiest(
-      reinterpret_cast<int32_t*>(results_.get()), parts_.model.config.num_hidden_layers
-  );
+  const int64_t layers = parts_.model.config.num_hidden_layers;
+  auto* counts = reinterpret_cast<int32_t*>(results_.get());
   ops::cuda::count_experts(
       exec_,
-      {.busiest = busiest,
+      {.busiest = View<int32_t, 1>(counts, layers),
+       .used = View<int32_t, 1>(counts + layers, layers),
        .ids = expert_ids,
        .rows = placed.rows.view(),
        .kept = placed.kept ? placed.kept->view() : ops::Rows(),

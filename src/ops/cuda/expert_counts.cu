@@ -1,5 +1,5 @@
 // A block for a layer: its pairs are counted in shared memory, one atomic each, and the largest
-// count is written. Integers, so the order does not matter.
+// count is written, and how many are above zero. Integers, so the order does not matter.
 #include <string>
 
 #include "base/error.h"
@@ -20,6 +20,7 @@ struct CountedRows {
 
 struct CountArgs {
   int32_t* busiest;
+  int32_t* used;
   const int32_t* ids;
   CountedRows before;  // the border
   CountedRows after;
@@ -49,8 +50,10 @@ __global__ void __launch_bounds__(kThreads) count_kernel(CountArgs op) {
   __syncthreads();
   const int largest = __reduce_max_sync(~0u, count[thread]);
   if (thread % 32 == 0) atomicMax(&most, largest);
-  __syncthreads();
-  if (thread == 0) op.busiest[layer] = most;
+  const int used = __syncthreads_count(count[thread] > 0);
+  if (thread != 0) return;
+  op.busiest[layer] = most;
+  op.used[layer] = used;
 }
 
 CountedRows counted(const Rows& rows) {
@@ -70,6 +73,7 @@ void count_experts(Exec& exec, const ExpertCounts& op) {
   if (layers == 0) return;
   const CountArgs args{
       .busiest = op.busiest.data,
+      .used = op.used.data,
       .ids = op.ids.data,
       .before = counted(op.rows),
       .after = op.border < 0 ? CountedRows() : counted(op.kept),

@@ -9,10 +9,12 @@
 
 namespace di::ops::cuda {
 
-/// busiest[l] = the most rows that any expert has in layer l. Rows that no sequence owns, which
+/// busiest[l] = the most rows that any expert has in layer l, used[l] = the experts that have any.
+/// Rows that no sequence owns, which
 /// fill up a recorded step, are not counted, nor are ids outside of [0, experts).
 struct ExpertCounts {
   View<int32_t, 1> busiest;    // [layers]
+  View<int32_t, 1> used;       // [layers]
   View<const int32_t, 3> ids;  // [layers, rows, k]; a layer that computes fewer has them in front
   Rows rows;                   // of the layers before `border`
   Rows kept;                   // of those from it on; not used when there is none

@@ -48,7 +48,7 @@ struct PaddedRows {
   }
 };
 
-TEST(ExpertCountsOnCuda, AreTheMostRowsOfAnExpertInEachLayer) {
+TEST(ExpertCountsOnCuda, AreTheMostRowsOfAnExpertAndTheExpertsUsedInEachLayer) {
   DI_NEEDS_GPU();
   constexpr int64_t kLayers = 3;
   constexpr int64_t kChoices = 6;
@@ -59,7 +59,7 @@ TEST(ExpertCountsOnCuda, AreTheMostRowsOfAnExpertInEachLayer) {
   constexpr int64_t kBorder = 2;
   std::mt19937 random(3);
   std::vector<int32_t> ids(static_cast<std::size_t>(kLayers * kPadded * kChoices));
-  std::vector<int32_t> expected;
+  std::vector<int32_t> most, used;
   for (int64_t l = 0; l < kLayers; ++l) {
     std::vector<int32_t> count(static_cast<std::size_t>(kExperts));
     const int64_t owned = l < kBorder ? kOwned : kKept;
@@ -68,23 +68,27 @@ TEST(ExpertCountsOnCuda, AreTheMostRowsOfAnExpertInEachLayer) {
       ids[static_cast<std::size_t>(l * kPadded * kChoices + i)] = id;
       if (i < owned * kChoices) ++count[static_cast<std::size_t>(id)];
     }
-    expected.push_back(*std::max_element(count.begin(), count.end()));
+    most.push_back(*std::max_element(count.begin(), count.end()));
+    used.push_back(static_cast<int32_t>(kExperts - std::count(count.begin(), count.end(), 0)));
   }
   Machine machine;
   const DeviceArray<int32_t> device_ids(ids);
   const DeviceArray<int32_t> busiest(kLayers);
+  const DeviceArray<int32_t> any(kLayers);
   const PaddedRows rows(kOwned, kPadded);
   const PaddedRows kept(kKept, kKept);
   count_experts(
       machine.device(),
       {.busiest = View<int32_t, 1>(busiest.data(), kLayers),
+       .used = View<int32_t, 1>(any.data(), kLayers),
        .ids = View<const int32_t, 3>(device_ids.data(), kLayers, kPadded, kChoices),
        .rows = rows.rows(),
        .kept = kept.rows(),
        .border = kBorder,
        .experts = kExperts}
   );
-  EXPECT_EQ(busiest.read(), expected);
+  EXPECT_EQ(busiest.read(), most);
+  EXPECT_EQ(any.read(), used);
 }
 
 }  // namespace
