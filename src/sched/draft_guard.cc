@@ -13,7 +13,8 @@ namespace {
 constexpr std::size_t kDraftSamples = 64;
 constexpr std::size_t kOffSamples = 16;
 constexpr std::size_t kFewSamples = 4;  // before anything is judged
-constexpr std::size_t kEnoughOff = 8;   // for control steps to become rare
+constexpr std::size_t kEnoughOff = 8;   // for control steps to become rare,
+constexpr double kClearGain = 1.2;      // unless the first ones, or an earlier run, leave no doubt
 constexpr int64_t kControlInterval = 64;
 constexpr int64_t kFirstControlInterval = 8;
 constexpr double kControlShare = 0.01;  // of the time, that control steps may lose
@@ -144,7 +145,7 @@ bool DraftGuard::is_control(Regime& now) {
   }
   // A step less from time to time, lest control steps fall in with something periodic.
   int64_t interval = kFirstControlInterval;
-  if (now.off.samples.size() >= kEnoughOff) {
+  if (now.off.samples.size() >= kEnoughOff || now.advantage > kClearGain) {
     const double lost = now.advantage > 1 ? around() * (1 - 1 / now.advantage) : 0;
     interval = std::max(kControlInterval, static_cast<int64_t>(lost / kControlShare)) - step_ % 7;
   }
