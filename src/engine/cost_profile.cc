@@ -9,24 +9,34 @@
 namespace di::engine {
 namespace {
 
-constexpr int64_t kPromptTokens = 16;
+/// Tokens of a prompt at most, and of all: rows of a text that has hardly begun cost less than
+/// most.
+constexpr int64_t kPromptTokens = 96;
+constexpr int64_t kAllPromptTokens = 128;
 
 /// Steps of a shape before those that count: a device runs the first one, and records the second.
 constexpr int64_t kWarmSteps = 2;
 constexpr int64_t kSteps = kWarmSteps + sched::kProfileRepeats - 1;
 
+/// Tokens of each prompt of a shape; below 1 when there is no room for its steps.
+int64_t prompt_tokens_of(const ProfileRoom& room, const sched::ProfileShape& shape) {
+  const int64_t left =
+      std::min<int64_t>(room.context, cache::kBlockTokens) - 1 - kSteps * shape.rows_each;
+  const int64_t share = std::max<int64_t>(kAllPromptTokens / shape.sequences, 1);
+  return std::min({kPromptTokens, share, room.limits.max_num_batched_tokens / shape.sequences, left}
+  );
+}
+
 /// Sequences of one shape, each in the slot and block of its number.
 class Profile {
  public:
   Profile(Runner& runner, const ProfileRoom& room, const sched::ProfileShape& shape)
-      : runner_(runner), room_(room), shape_(shape) {
+      : runner_(runner), room_(room), shape_(shape), prompt_tokens_(prompt_tokens_of(room, shape)) {
     sampling::SamplingParams params;
     params.temperature = 0;
     params.ignore_eos = true;
     params.max_tokens = sampling::kMaxTokens;
     params_ = std::make_shared<const sampling::SamplingParams>(params);
-    prompt_tokens_ =
-        std::clamp<int64_t>(room.limits.max_num_batched_tokens / shape.sequences, 1, kPromptTokens);
   }
 
   /// All steps, one behind the other as in an engine that is busy: each prompt, with drafts behind
@@ -106,15 +116,13 @@ class Profile {
   Runner& runner_;
   const ProfileRoom& room_;
   sched::ProfileShape shape_;
+  const int64_t prompt_tokens_;
   std::shared_ptr<const sampling::SamplingParams> params_;
-  int64_t prompt_tokens_;
   double experts_ = 0;  // of the last step
 };
 
 bool has_room(const ProfileRoom& room, const sched::ProfileShape& shape) {
-  const int64_t tokens = kPromptTokens + 1 + kSteps * shape.rows_each;
-  return shape.sequences <= room.num_blocks &&
-         tokens <= std::min<int64_t>(room.context, cache::kBlockTokens);
+  return shape.sequences <= room.num_blocks && prompt_tokens_of(room, shape) >= 1;
 }
 
 /// False when a step failed.

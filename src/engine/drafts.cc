@@ -13,7 +13,7 @@ namespace di::engine {
 namespace {
 
 /// That the start may take to measure what steps cost.
-constexpr double kProfileSeconds = 1.0;
+constexpr double kProfileSeconds = 1.5;
 
 std::string folder_of(const std::string& option) {
   if (option == "none") return "";
@@ -88,17 +88,14 @@ sched::DraftOrders Engine::State::order_drafts(
   return orders;
 }
 
-// While drafts rest for long, steps that only decode save the work: a control step, which is never
-// followed by another, does not, or it would leave a hole. Prompts always do, so that drafts are
-// worth trying anew for whoever came meanwhile; a sequence whose window has gaps drafts badly until
-// these are behind it, which its text does not depend on.
-bool Engine::State::drafts_look_back(
-    const sched::StepPlan& plan, const sched::DraftOrders& orders
-) {
+// While drafts rest, steps that only decode save the work. A control does not, or it would leave a
+// hole, and prompts always do it, so that drafts are worth trying anew for whoever came meanwhile;
+// a sequence whose window has gaps drafts badly until these are behind it, which its text does not
+// depend on.
+bool Engine::State::drafts_look_back(const sched::StepPlan& plan, const sched::DraftOrders& orders)
+    const {
   if (draft_control == nullptr) return false;
-  const sched::DraftPhase last = std::exchange(last_draft_phase, orders.phase);
-  const bool rests = orders.phase == sched::DraftPhase::kOff && last == sched::DraftPhase::kOff;
-  return !rests || plan.num_prefill_rows > 0;
+  return !orders.rests || plan.num_prefill_rows > 0;
 }
 
 // What became of the drafts: for the statistics, and for whoever decides about the next ones.
@@ -109,10 +106,13 @@ void Engine::State::apply_drafts(const StepInFlight& step, const StepResult& res
           {.rows = step.plan.num_decode_rows + step.plan.num_prefill_rows + result.num_draft_rows,
            .prefill_rows = step.plan.num_prefill_rows},
       .seconds = {result.typical_seconds(), result.draft_seconds}};
+  int64_t draft_pairs = 0;
   std::vector<sched::SequenceDrafts> sequences;
   for (std::size_t i = 0; i < result.sequences.size(); ++i) {
     const SequenceResult& sequence = result.sequences[i];
     const bool is_decode = i < step.plan.sequences.size() && !step.plan.sequences[i].is_prefill;
+    if (is_decode)  // as many keys as its newest token sees, or a few more
+      draft_pairs += sequence.drafts.num_verified() * (step.plan.sequences[i].start + 1);
     const DraftResult& drafts = sequence.drafts;
     if (is_decode && !sequence.skipped) {
       ++outcome.num_decoding;
@@ -123,7 +123,7 @@ void Engine::State::apply_drafts(const StepInFlight& step, const StepResult& res
     );
     outcome.shape.drafting += sequence.drafted ? 1 : 0;
   }
-  outcome.shape.key_pairs = record->query_key_pairs;
+  outcome.shape.key_pairs = record->query_key_pairs + draft_pairs;
   outcome.shape.experts = result.experts;
   outcome.sequences = sequences;
   if (result.error.empty()) draft_control->observe(outcome);

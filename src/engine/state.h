@@ -60,8 +60,7 @@ struct Engine::State {
   sched::DraftControlOptions draft_options;
   std::unique_ptr<sched::DraftControl> draft_control;  ///< nullptr: drafts are off
   std::vector<double> draft_temperatures;  ///< of the calibration beside the model; empty: 1
-  sched::DraftPhase last_draft_phase = sched::DraftPhase::kOff;
-  std::string cost_folder;  ///< where costs are kept; empty: nowhere
+  std::string cost_folder;                 ///< where costs are kept; empty: nowhere
   DraftProfileKey cost_key = {};
   std::unordered_map<std::string, std::unique_ptr<LiveRequest>> requests;
   struct ChoiceOwner {
@@ -101,7 +100,7 @@ struct Engine::State {
   // drafts.cc
   sched::DraftOrders order_drafts(const sched::StepPlan& plan, int64_t query_key_pairs);
   /// Whether a step's rows leave the drafter what it looks back on.
-  bool drafts_look_back(const sched::StepPlan& plan, const sched::DraftOrders& orders);
+  bool drafts_look_back(const sched::StepPlan& plan, const sched::DraftOrders& orders) const;
   void apply_drafts(const StepInFlight& step, const StepResult& result);
   /// Gets to know what steps cost, and makes who decides about drafts by it.
   void start_drafts();

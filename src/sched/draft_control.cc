@@ -38,6 +38,7 @@ DraftOrders DraftControl::plan(const DraftStep& step) {
   if (options_.mode == DraftMode::kStatic) {
     orders.max_verified = options_.num_drafts;
     orders.phase = DraftPhase::kDraft;
+    orders.rests = false;
     orders.drafts.assign(step.drawing.size(), 1);
     return orders;
   }
@@ -45,6 +46,7 @@ DraftOrders DraftControl::plan(const DraftStep& step) {
   for (const SequenceId id : step.drawing)
     begun += sequences_.try_emplace(id).second ? 1 : 0;
   orders.phase = guard_.plan(step.num_decoding, step.prefill_rows == 0, begun);
+  orders.rests = !guard_.drafting();
   if (orders.phase == DraftPhase::kOff) return orders;
   if (orders.verifies()) orders.max_verified = options_.num_drafts;
   StepForecast forecast{.rows = step.num_decoding + step.prefill_rows};

@@ -47,6 +47,7 @@ struct DraftStep {
 /// What becomes of a step's drafts. Plain values; travels to the device.
 struct DraftOrders {
   DraftPhase phase = DraftPhase::kOff;
+  bool rests = true;         ///< drafts are not in use; false in a control
   int64_t max_verified = 0;  ///< drafts of a sequence at most; 0 unless in kDraft
   std::shared_ptr<const StepCosts> costs = nullptr;  ///< to choose by; null: verify max_verified
   std::vector<uint8_t> drafts = {};  ///< for each of DraftStep::drawing: 1 when drafts are made for
