@@ -90,7 +90,7 @@ struct Consumer {
   const LinearShared<T>& shared;
   int thread;
   uint32_t stages, full, empty;  ///< of this warpgroup's weights
-  uint64_t tiles;                ///< descriptor of the first tile of activations
+  uint32_t tiles;                ///< lower half of the descriptor of the first tile of activations
   RingPlace<T::w_stages> w;
   RingPlace<T::x_stages> x;
 
@@ -100,14 +100,18 @@ struct Consumer {
         stages(memory.weights + consumer * T::w_stages * T::stage_bytes),
         full(memory.w_full + 8 * consumer * T::w_stages),
         empty(memory.w_empty + 8 * consumer * T::w_stages),
-        tiles(b_descriptor(memory.x, 0)) {}
+        tiles(static_cast<uint32_t>(b_descriptor(memory.x, 0))) {
+    // Kept in a register: found anew for each product, it would hold up the tensor cores.
+    asm volatile("" : "+r"(tiles));
+  }
 
   /// Gives a slot of activations back.
   __device__ void release_x(int slot) const {
     if (thread % 32 == 0) barrier_arrive(shared.x_empty + 8 * slot);
   }
   __device__ uint64_t tile(int i) const {
-    return tiles + static_cast<uint64_t>((x.slot * T::x_bytes + i * T::tile_bytes) >> 4);
+    const uint32_t offset = (x.slot * T::x_bytes + i * T::tile_bytes) >> 4;
+    return b_descriptor(0, 0) | (tiles + offset);
   }
 
   /// sum = the products of `chunks` column blocks, in one chain. Products of the last block run on
