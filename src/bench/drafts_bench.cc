@@ -31,6 +31,7 @@ using Texts = std::map<std::string, std::vector<int32_t>>;
 struct Round {
   double tokens_per_s = 0;
   int64_t output_tokens = 0;
+  double keys_per_row = 0;  ///< tokens that a decode row sees, mean
   Texts texts = {};
   engine::Stats stats = {};
 };
@@ -75,6 +76,7 @@ class Run {
       seconds_ += seconds_since(start);
       tokens_ += tokens;
     }
+    round_.keys_per_row = static_cast<double>(keys_) / static_cast<double>(round_.output_tokens);
     round_.stats = engine_.stats();
     round_.tokens_per_s = static_cast<double>(tokens_) / seconds_;
     return std::move(round_);
@@ -86,6 +88,7 @@ class Run {
     engine::Request request;
     request.id = fmt::format("{} {}", prompts_.kind, number);
     request.prompt_token_ids = prompt_of(engine_, prompts_.prompts[at]);
+    prompt_tokens_[request.id] = std::ssize(request.prompt_token_ids);
     request.sampling.temperature = options_.temperature;
     request.sampling.seed = static_cast<uint64_t>(number);
     request.sampling.max_tokens = options_.max_tokens;
@@ -102,8 +105,10 @@ class Run {
       std::vector<int32_t>& text = round_.texts[output.request_id];
       for (const engine::ChoiceOutput& choice : output.choices) {
         if (text.empty() && !choice.tokens.empty()) ++num_begun_;
-        for (const engine::TokenOutput& token : choice.tokens)
+        for (const engine::TokenOutput& token : choice.tokens) {
+          keys_ += prompt_tokens_.at(output.request_id) + std::ssize(text);
           text.push_back(token.token);
+        }
         count += std::ssize(choice.tokens);
       }
       if (!output.finished) continue;
@@ -123,23 +128,27 @@ class Run {
   int64_t num_begun_ = 0;  // of these, with a first token
   double seconds_ = 0;     // while all had theirs
   int64_t tokens_ = 0;     // that came meanwhile
+  int64_t keys_ = 0;       // that the rows saw which drew the tokens
+  std::map<std::string, int64_t> prompt_tokens_;
 };
 
 double median(std::vector<double> values) {
   return engine::distribution_of(std::move(values))->p50;
 }
 
-/// The gain of `drafts` for each of `sequences`, by what steps cost.
+/// The gain of `drafts` for each of `sequences`, by what steps cost on texts as long as the
+/// round's.
 Json expected_gain(
     const std::optional<sched::CostTable>& table,
     int64_t sequences,
     const std::string& drafts,
-    double tokens_per_step
+    double tokens_per_step,
+    double keys_per_row
 ) {
   if (!table || drafts == "adaptive") return {};
   const int64_t count = drafts == "off" ? 0 : drafts.front() - '0';
   const auto costs = sched::DraftCosts(*table).costs_for(
-      {.rows = sequences, .drafts = sequences * count, .keys_per_row = 0}
+      {.rows = sequences, .drafts = sequences * count, .keys_per_row = keys_per_row}
   );
   const double drafting = count == 0 ? 0 : costs->drafting(sequences);
   const double seconds = costs->measured.seconds(sequences * (1 + count)) + drafting;
@@ -217,7 +226,8 @@ class Bench {
       rates.push_back(round.tokens_per_s);
     const double found = gain(mode);
     const double tokens = stats.tokens_per_sequence_step.value_or(1);
-    const Json expected = expected_gain(costs(), sequences, mode.drafts, tokens);
+    const double keys = mode.rounds.back().keys_per_row;
+    const Json expected = expected_gain(costs(), sequences, mode.drafts, tokens, keys);
     Json::Array by_position;
     for (const double share : stats.draft_acceptance_by_position)
       by_position.emplace_back(share);

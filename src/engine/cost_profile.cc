@@ -9,10 +9,8 @@
 namespace di::engine {
 namespace {
 
-/// Tokens of a prompt at most, and of all: rows of a text that has hardly begun cost less than
-/// most.
-constexpr int64_t kPromptTokens = 96;
-constexpr int64_t kAllPromptTokens = 128;
+/// The same for all shapes, as far as there is room: their costs are compared.
+constexpr int64_t kPromptTokens = 16;
 
 /// Steps of a shape before those that count: a device runs the first one, and records the second.
 constexpr int64_t kWarmSteps = 2;
@@ -22,9 +20,7 @@ constexpr int64_t kSteps = kWarmSteps + sched::kProfileRepeats - 1;
 int64_t prompt_tokens_of(const ProfileRoom& room, const sched::ProfileShape& shape) {
   const int64_t left =
       std::min<int64_t>(room.context, cache::kBlockTokens) - 1 - kSteps * shape.rows_each;
-  const int64_t share = std::max<int64_t>(kAllPromptTokens / shape.sequences, 1);
-  return std::min({kPromptTokens, share, room.limits.max_num_batched_tokens / shape.sequences, left}
-  );
+  return std::min({kPromptTokens, room.limits.max_num_batched_tokens / shape.sequences, left});
 }
 
 /// Sequences of one shape, each in the slot and block of its number.

@@ -13,7 +13,7 @@ namespace di::engine {
 namespace {
 
 /// That the start may take to measure what steps cost.
-constexpr double kProfileSeconds = 1.5;
+constexpr double kProfileSeconds = 1.0;
 
 std::string folder_of(const std::string& option) {
   if (option == "none") return "";
