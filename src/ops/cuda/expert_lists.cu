@@ -1,6 +1,7 @@
 // A stable counting sort. Each block places 1024 pairs: the pairs of one expert before a given one
 // are those of earlier blocks (counted by a first launch, when there are several blocks), of
-// earlier warps (counted in shared memory) and of earlier lanes (found by __match_any_sync).
+// earlier warps (counted in shared memory) and of earlier lanes (found by __match_any_sync). One
+// block alone, on which a decode step waits, has no more threads than there are experts or pairs.
 #include <algorithm>
 #include <string>
 
@@ -13,7 +14,7 @@
 namespace di::ops::cuda {
 namespace {
 
-constexpr int kThreads = static_cast<int>(kListedPairs);  // of a block; experts at most
+constexpr int kThreads = static_cast<int>(kListedPairs);  // of a block at most; experts at most
 constexpr int kWarps = kThreads / 32;
 
 struct Arguments {
@@ -45,22 +46,24 @@ __global__ void __launch_bounds__(kThreads) count_pairs(Arguments op) {
     op.lists.block_counts[blockIdx.x * op.experts + threadIdx.x] = count[threadIdx.x];
 }
 
-/// Σ of the values of all threads before this one. Every thread of the block calls it.
-__device__ int exclusive_sum(int value, int32_t (&warp_sums)[kWarps]) {
+/// Σ of the values of all threads before this one, of two kinds of values. Every thread of the
+/// block calls it, once.
+__device__ int2 exclusive_sums(int2 value) {
+  __shared__ int2 warp_sums[kWarps];
   const int lane = threadIdx.x % 32;
-  int sum = value;
+  const int warp = threadIdx.x / 32;
+  int2 sum = value;
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(~0u, sum, step);
-    if (lane >= step) sum += other;
+    const int2 other = {__shfl_up_sync(~0u, sum.x, step), __shfl_up_sync(~0u, sum.y, step)};
+    if (lane >= step) sum = {sum.x + other.x, sum.y + other.y};
   }
-  if (lane == 31) warp_sums[threadIdx.x / 32] = sum;
+  if (lane == 31) warp_sums[warp] = sum;
   __syncthreads();
-  int before = 0;
-  for (int warp = 0; warp < threadIdx.x / 32; ++warp)
-    before += warp_sums[warp];
-  __syncthreads();
-  return before + sum - value;
+  const int2 before = lane < warp ? warp_sums[lane] : int2{0, 0};
+  return {
+      __reduce_add_sync(~0u, before.x) + sum.x - value.x,
+      __reduce_add_sync(~0u, before.y) + sum.y - value.y};
 }
 
 /// Cuts `count` positions from `begin` into tiles of equal width, a multiple of 8.
@@ -97,15 +100,17 @@ __device__ int rank_in_block(int expert, WarpCounts& warp_counts) {
 __global__ void __launch_bounds__(kThreads) place_pairs(Arguments op) {
   __shared__ WarpCounts warp_counts;
   __shared__ int32_t begin[kThreads];
-  __shared__ int32_t warp_sums[kWarps];
   const int thread = threadIdx.x;
-  wait_for_previous_kernels();
-  let_next_kernel_start();
-  const int pair = blockIdx.x * kThreads + thread;
-  const int expert = expert_of(op, pair);
+  const int threads = blockDim.x;
   const int warps = min(kWarps, (op.rows * op.k + 31) / 32);  // that have pairs
-  for (int i = thread; i < warps * static_cast<int>(sizeof(warp_counts[0]) / 4); i += kThreads)
+  for (int i = thread; i < warps * static_cast<int>(sizeof(warp_counts[0]) / 4); i += threads)
     reinterpret_cast<uint32_t*>(&warp_counts[0][0])[i] = 0;
+  join_kernel_chain();
+  const int pair = blockIdx.x * threads + thread;
+  const int expert = expert_of(op, pair);
+  const float weight = pair < op.rows * op.k ? op.weights[pair] : 0.0f;
+  for (int i = pair; i < kWorkQueues + op.lists.max_tiles; i += gridDim.x * threads)
+    op.lists.counters[i] = 0;
   __syncthreads();
   const int rank = rank_in_block(expert, warp_counts);
 
@@ -123,7 +128,8 @@ __global__ void __launch_bounds__(kThreads) place_pairs(Arguments op) {
       }
     }
   }
-  const int start = exclusive_sum(count, warp_sums);
+  const int tiles = tiles_of(op, count);
+  const auto [start, earlier_tiles] = exclusive_sums({count, tiles});
   begin[thread] = start + earlier;
   __syncthreads();
   if (pair < op.rows * op.k) {
@@ -132,10 +138,10 @@ __global__ void __launch_bounds__(kThreads) place_pairs(Arguments op) {
     op.lists.position[target] = position;
     if (position >= 0) {
       op.lists.target[position] = target;
-      op.lists.weight[position] = op.weights[pair];
+      op.lists.weight[position] = weight;
     }
   }
-  for (int row = pair; row < op.rows; row += gridDim.x * kThreads) {
+  for (int row = pair; row < op.rows; row += gridDim.x * threads) {
     const int target = row * (op.k + 1) + op.k;
     const int position = op.rows * op.k + row;
     op.lists.position[target] = position;
@@ -144,13 +150,10 @@ __global__ void __launch_bounds__(kThreads) place_pairs(Arguments op) {
   }
 
   if (blockIdx.x != 0) return;
-  const int shared_tiles = tiles_of(op, op.rows);
-  const int first = shared_tiles + exclusive_sum(tiles_of(op, count), warp_sums);
+  const int first = tiles_of(op, op.rows) + earlier_tiles;  // behind the shared expert's
   write_tiles(op, thread, start, count, first);
-  if (thread == kThreads - 1) *op.lists.num_tiles = first + tiles_of(op, count);
+  if (thread == threads - 1) *op.lists.num_tiles = first + tiles;
   if (thread == 0) write_tiles(op, op.experts, op.rows * op.k, op.rows, 0);
-  for (int i = thread; i < kWorkQueues + op.lists.max_tiles; i += kThreads)
-    op.lists.counters[i] = 0;
 }
 
 }  // namespace
@@ -187,7 +190,9 @@ void list_experts(
     count_pairs<<<blocks, kThreads, 0, exec.stream>>>(arguments);
     check_launch("count_pairs");
   }
-  launch_overlapped("experts", place_pairs, dim3(blocks), kThreads, 0, exec.stream, arguments);
+  const int64_t needed = (std::max({pairs, experts, int64_t{1}}) + 31) / 32 * 32;
+  const int threads = blocks > 1 ? kThreads : static_cast<int>(needed);
+  launch_overlapped("experts", place_pairs, dim3(blocks), threads, 0, exec.stream, arguments);
 }
 
 }  // namespace di::ops::cuda

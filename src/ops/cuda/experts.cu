@@ -15,24 +15,41 @@
 namespace di::ops::cuda {
 namespace {
 
-/// Sums each row's parts in the order of slots, in fp32.
-__global__ void __launch_bounds__(256)
+/// Parts of a row that are fetched together.
+constexpr int kPartsAtOnce = 8;
+
+/// Sums each row's parts in the order of slots, in fp32. Blocks are small for few rows, so that
+/// they find room beside the kernel before. `positions` may be read while that still works: it let
+/// this one start when they were complete.
+__global__ void __launch_bounds__(256, 4)
     combine_experts(bf16* y, const uint16_t* parts, const int32_t* positions, int k, int hidden) {
-  wait_for_previous_kernels();
-  let_next_kernel_start();
   const int64_t row = blockIdx.y;
-  const int channel = static_cast<int>(blockIdx.x * 256 + threadIdx.x) * kVector;
-  if (channel >= hidden) return;
+  const int channel = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * kVector;
   const auto* all = reinterpret_cast<const bf16*>(parts) + channel;
   float sum[kVector] = {};
-  for (int slot = 0; slot <= k; ++slot) {
-    const int64_t position = positions[row * (k + 1) + slot];
-    if (position < 0) continue;
-    float x[kVector];
-    unpack(load_vector(all + position * hidden), x);
+  for (int first = 0; first <= k; first += kPartsAtOnce) {
+    int position[kPartsAtOnce];
+    uint4 part[kPartsAtOnce];
 #pragma unroll
-    for (int i = 0; i < kVector; ++i)
-      sum[i] += x[i];
+    for (int i = 0; i < kPartsAtOnce; ++i)
+      position[i] = first + i <= k ? positions[row * (k + 1) + first + i] : -1;
+    if (first == 0) {
+      wait_for_previous_kernels();
+      let_next_kernel_start();
+      if (channel >= hidden) return;
+    }
+#pragma unroll
+    for (int i = 0; i < kPartsAtOnce; ++i)
+      if (position[i] >= 0) part[i] = load_vector(all + int64_t{position[i]} * hidden);
+#pragma unroll
+    for (int i = 0; i < kPartsAtOnce; ++i) {
+      if (position[i] < 0) continue;
+      float x[kVector];
+      unpack(part[i], x);
+#pragma unroll
+      for (int c = 0; c < kVector; ++c)
+        sum[c] += x[c];
+    }
   }
   store_vector(y + row * hidden + channel, pack(sum));
 }
@@ -192,12 +209,14 @@ void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
       launch_wide<Wide256>(exec, arguments, static_cast<int>(rows), positions);
       break;
   }
-  const dim3 grid(blocks_of(hidden, 256 * kVector), static_cast<unsigned>(rows));
+  constexpr int64_t kFewRows = 64;
+  const int threads = rows <= kFewRows ? 64 : 256;
+  const dim3 grid(blocks_of(hidden, threads * kVector), static_cast<unsigned>(rows));
   launch_overlapped(
       "experts",
       combine_experts,
       grid,
-      256,
+      threads,
       0,
       exec.stream,
       op.y.data,
