@@ -19,7 +19,6 @@ static_assert(kWeightShift + kActivationShift == 48);
 inline constexpr int kStagePitch = 2 * kBlockRows + 16;
 
 inline constexpr int kConsumerBarrier = 1;
-inline constexpr int kGroupBarrier = 3;  ///< and 4: of one warpgroup
 __device__ inline void consumers_meet() {
   named_barrier(kConsumerBarrier, kConsumers);
 }
@@ -120,31 +119,6 @@ __device__ __forceinline__ void finish_down(
     if (token >= item.count) continue;
     const int64_t position = item.begin + token;
     *reinterpret_cast<uint32_t*>(op.parts + position * op.hidden + channel) = result_pair<N>(d, i);
-  }
-}
-
-/// The same for rows [kFirst, kLast) of the tile by way of `stage`, which is this warpgroup's own,
-/// so that whole lines leave.
-template <int N, int kFirst, int kLast>
-__device__ __forceinline__ void finish_down_staged(
-    const ExpertArguments& op, const WorkItem& item, const float (&d)[N / 2], uint8_t* stage
-) {
-  const ConsumerPlace at = ConsumerPlace::now();
-  const int offset = 2 * (16 * at.warp() + 2 * at.row_pair());
-  named_barrier(kGroupBarrier + at.group, 128);  // nobody reads earlier results any more
-#pragma unroll
-  for (int i = kFirst / 4; i < kLast / 4; ++i) {
-    *reinterpret_cast<uint32_t*>(stage + (result_token(at, i) - kFirst) * kStagePitch + offset) =
-        result_pair<N>(d, i);
-  }
-  named_barrier(kGroupBarrier + at.group, 128);
-  const int octet = at.thread % 8;
-  const int channel = kBlockRows * (2 * item.unit + at.group) + kVector * octet;
-  if (channel >= op.hidden) return;
-  for (int token = kFirst + at.thread / 8; token < min(item.count, kLast); token += 16) {
-    const int64_t position = item.begin + token;
-    *reinterpret_cast<uint4*>(op.parts + position * op.hidden + channel) =
-        *reinterpret_cast<const uint4*>(stage + (token - kFirst) * kStagePitch + 16 * octet);
   }
 }
 

@@ -2,15 +2,16 @@
 // in the order of the lists, already expanded to bf16, so that the copy engine brings tiles of them
 // as the tensor cores want them.
 //
-// Roles of a CTA: one thread hands out work and streams packed weights, one fetches rows, one
-// announces finished units of phase 1, two warpgroups multiply, each 64 rows of fragments by a tile
-// of up to 256 rows, as wide as it must be.
+// Roles of a CTA: one thread hands out work and streams packed weights, one fetches rows, two
+// warpgroups multiply, each 64 rows of fragments by a tile of up to 256 rows, as wide as it must
+// be, and leave results in shared memory, where two warps finish them.
 #pragma once
 
 #include <cstdint>
 
+#include "ops/cuda/expert_finish.cuh"
 #include "ops/cuda/expert_fragments.cuh"
-#include "ops/cuda/expert_results.cuh"
+#include "ops/cuda/expert_stage.cuh"
 #include "ops/cuda/expert_work.cuh"
 #include "ops/cuda/unpack.cuh"
 #include "ops/cuda/wgmma.cuh"
@@ -25,15 +26,15 @@ struct WideExperts {
   static constexpr int kWidths = sizeof...(kWidths_);
   static constexpr int kWidth[kWidths] = {kWidths_...};  ///< ascending
   static constexpr int kMaxTokens = kWidth[kWidths - 1];
-  static constexpr int kThreads = kConsumers + 128;
-  static constexpr int kItemSlots = 3;
+  static constexpr int kThreads = kConsumers + 64 + kFinishers;
+  static constexpr int kItemSlots = 4;
   static constexpr int kTokenSlotBytes = 256 * 2 * kBlockCols;
   static constexpr int kTokenSlots = 4;
-  static constexpr int kWeightSlots = 6;
+  static constexpr int kWeightSlots = kMaxTokens <= 128 ? 6 : 4;  ///< as there is room
   static constexpr int kSlotColumns = 128;  ///< that a slot of weights has in FP4
   // In all no more than the 168 that each thread begins with.
-  static constexpr int kConsumerRegisters = 232;
-  static constexpr int kProducerRegisters = 40;
+  static constexpr int kConsumerRegisters = 224;
+  static constexpr int kProducerRegisters = 56;
 
   /// Column chunks of a tile of that width that share a slot of the token ring.
   static __device__ constexpr int chunks_of_slot(int width) { return width <= 128 ? 2 : 1; }
@@ -73,21 +74,20 @@ struct WideMemory {
   static constexpr int kSlotColumns = Shape::kSlotColumns;
   alignas(1024) uint8_t tokens[Shape::kTokenSlots][Shape::kTokenSlotBytes];
   alignas(128) uint8_t weights[Shape::kWeightSlots][weight_slot_bytes<Shape::kSlotColumns>()];
-  /// Of both warpgroups together, or half the rows for each.
-  alignas(16) uint8_t stage[2][Shape::kMaxTokens / 2 * kStagePitch];
-  float weight[Shape::kMaxTokens];
+  alignas(128) uint8_t stage[2][Shape::kMaxTokens * kStagedRow];  ///< of each warpgroup's row tile
   WorkItem items[Shape::kItemSlots];
   uint64_t item_full[Shape::kItemSlots], item_empty[Shape::kItemSlots];
   uint64_t weights_full[Shape::kWeightSlots], weights_empty[Shape::kWeightSlots];
   uint64_t tokens_full[Shape::kTokenSlots], tokens_empty[Shape::kTokenSlots];
-  uint64_t item_done[Shape::kItemSlots];  ///< its results are written
+  uint64_t stage_full, stage_empty;
 
   /// One thread, before the CTA's first barrier.
   __device__ void init_barriers() {
     for (int i = 0; i < Shape::kItemSlots; ++i) {
       barrier_init(&item_full[i], 1);
-      barrier_init(&item_empty[i], kConsumers + 2);  // and those that fetch rows and announce
-      barrier_init(&item_done[i], kConsumers);
+      barrier_init(
+          &item_empty[i], kConsumers + kFinishers + 1
+      );  // and the thread that fetches rows
     }
     for (int i = 0; i < Shape::kWeightSlots; ++i) {
       barrier_init(&weights_full[i], 1);
@@ -97,45 +97,13 @@ struct WideMemory {
       barrier_init(&tokens_full[i], 1);
       barrier_init(&tokens_empty[i], kConsumers);
     }
+    barrier_init(&stage_full, kConsumers);
+    barrier_init(&stage_empty, kFinishers);
     barrier_init_fence();
   }
 };
 static_assert(sizeof(WideMemory<Wide128>) <= 227 * 1024);
 static_assert(sizeof(WideMemory<Wide256>) <= 227 * 1024);
-
-/// Orders ordinary accesses to device memory and those of the copy engine.
-__device__ inline void fence_async_proxy_global() {
-  asm volatile("fence.proxy.async.global;" ::: "memory");
-}
-
-/// Stores activations of phase 1 as the values of their Q8 codes.
-struct ExpandedActivations {
-  const ExpertArguments& op;
-
-  __device__ void operator()(int64_t position, int channel, const Q8Vector& q8) const {
-    uint4 x[2];
-    expand_activations({q8.codes.x, q8.codes.y, q8.codes.x, q8.codes.y}, q8.scale, x);
-    reinterpret_cast<uint4*>(op.u_expanded)[(position * op.inner + channel) / 8] = x[0];
-  }
-};
-
-/// One thread announces finished units of phase 1, so that the warps that wrote the activations go
-/// on to the next unit while the writes become visible, to the copy engine too.
-template <class Shape>
-__device__ void announce_units(const ExpertArguments& op, WideMemory<Shape>& memory) {
-  RingPlace<Shape::kItemSlots> items;
-  while (true) {
-    barrier_wait(&memory.item_full[items.slot], items.parity);
-    const WorkItem item = memory.items[items.slot];
-    if (item.phase == 0) return;
-    barrier_wait(&memory.item_done[items.slot], items.parity);
-    barrier_arrive(&memory.item_empty[items.slot]);
-    items.advance();
-    if (item.phase == 2) continue;
-    fence_async_proxy_global();
-    announce_unit(op, item.tile);
-  }
-}
 
 /// The thread that fetches each tile's rows.
 template <class Shape>
@@ -212,7 +180,6 @@ class WideConsumer {
       const WorkItem& item = memory_.items[items.slot];
       if (item.phase == 0) return;
       Shape::with_width(is_fp8(op_, item.expert), item.count, Work{*this, item});
-      barrier_arrive(&memory_.item_done[items.slot]);
       barrier_arrive(&memory_.item_empty[items.slot]);
       items.advance();
     }
@@ -231,31 +198,14 @@ class WideConsumer {
   /// Products of 16 columns in a batch, by the registers that are left.
   static __device__ constexpr int steps(int width) { return width <= 128 ? 4 : 2; }
 
-  /// `in_shared` is not copied to registers before the products, which leave none.
   template <int N, bool kFp8>
-  __device__ __forceinline__ void work(const WorkItem& in_shared) {
+  __device__ __forceinline__ void work(const WorkItem& item) {
     float d[N / 2];
-    if (in_shared.phase == 1) fetch_routing_weights(in_shared.begin, in_shared.count);
-    multiply<N, kFp8>(d, columns_of(op_, in_shared.phase));
-    const WorkItem item = in_shared;
-    if (item.phase == 1) {
-      wait_for_own_copies();
-      const ExpandedActivations put{op_};
-      finish_gate_up<N>(op_, item, d, memory_.weight, memory_.stage[0], put);
-    } else {
-      consumers_meet();  // nobody reads an earlier tile's stage any more
-      constexpr int kHalf = Shape::kMaxTokens / 2;
-      uint8_t* stage = memory_.stage[ConsumerPlace::now().group];
-      finish_down_staged<N, 0, (N < kHalf ? N : kHalf)>(op_, item, d, stage);
-      if constexpr (N > kHalf) finish_down_staged<N, kHalf, N>(op_, item, d, stage);
-    }
-  }
-
-  /// Starts the copies of a tile's routing weights; the products hide their way. Nobody reads an
-  /// earlier tile's any more: all threads have met behind the last read.
-  __device__ __forceinline__ void fetch_routing_weights(int begin, int count) {
-    for (int t = static_cast<int>(threadIdx.x); t < count; t += kConsumers)
-      copy_4(&memory_.weight[t], op_.lists.weight + begin + t);
+    multiply<N, kFp8>(d, columns_of(op_, item.phase));
+    barrier_wait(&memory_.stage_empty, stage_parity_ ^ 1);
+    stage_results<N>(d, memory_.stage[ConsumerPlace::now().group]);
+    barrier_arrive(&memory_.stage_full);
+    stage_parity_ ^= 1;
   }
 
   /// d = weights · rows over `cols` columns. The fragments of one batch of products are unpacked
@@ -348,6 +298,7 @@ class WideConsumer {
   RingPlace<Shape::kWeightSlots> weights_;
   RingPlace<Shape::kTokenSlots> tokens_;
   int oldest_ = 0;  ///< row slot that is not given back yet
+  uint32_t stage_parity_ = 0;
 };
 
 /// Rows of the operand in the order of the lists, as bf16 times 2^-16: 16 columns a thread.
@@ -386,9 +337,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) multiply_wide(
     WideConsumer<Shape>(op, memory).run();
   } else {
     lower_registers<Shape::kProducerRegisters>();
-    if (thread == kConsumers) hand_out_work(op, memory);
-    if (thread == kConsumers + 32) RowLoader<Shape>(op, maps, memory).run();
-    if (thread == kConsumers + 64) announce_units(op, memory);
+    const int other = thread - kConsumers;
+    if (other == 0) hand_out_work(op, memory);
+    if (other == 32) RowLoader<Shape>(op, maps, memory).run();
+    if (other >= 64) WideFinisher<Shape, WideMemory<Shape>>(op, memory, other - 64).run();
   }
 }
 

@@ -43,16 +43,6 @@ __device__ inline void barrier_arrive_after_copies(uint64_t* barrier) {
                : "memory");
 }
 
-/// Copies four bytes from device to shared memory, without waiting; wait_for_own_copies() returns
-/// when all such copies of this thread are done.
-__device__ inline void copy_4(void* to, const void* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from)
-               : "memory");
-}
-__device__ inline void wait_for_own_copies() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
-}
-
 /// Arrives and announces `bytes` that copies will report.
 __device__ inline void barrier_expect(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
