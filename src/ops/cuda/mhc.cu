@@ -107,12 +107,13 @@ __global__ void __launch_bounds__(kVectorThreads)
   expand_row(op, comb);
 }
 
-/// Sixteen threads make the passes of a row.
+/// Sixteen threads make the passes of a row, as early.
 __global__ void __launch_bounds__(kVectorThreads)
     sinkhorn_kernel(float* to, const float* comb, int64_t count, int iters, float eps) {
-  join_kernel_chain();
+  let_next_kernel_start();
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kVectorThreads + threadIdx.x;
-  const float z = sinkhorn(i < count ? comb[i] : 0.0f, iters, eps);
+  const float z = sinkhorn(i < count ? __ldcg(comb + i) : 0.0f, iters, eps);
+  wait_for_previous_kernels();
   if (i < count) to[i] = z;
 }
 

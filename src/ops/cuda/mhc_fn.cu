@@ -20,10 +20,10 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t stream = i / 96 % kStreams;
   const int64_t unit = i / 96 / kStreams;
   const float* from = raw + (eight * 8 + lane / 4) * cols + stream * (cols / kStreams) +
-                      unit * kUnit + lane % 4 * kVector;
+                      unit * kUnit + lane % 4 * 2;
   float x[kVector];
   for (int k = 0; k < kVector; ++k)
-    x[k] = from[k];
+    x[k] = from[k / 2 * 8 + k % 2];
   uint4 parts[3];
   for (int part = 2; part >= 0; --part) {
     parts[part] = pack(x);

@@ -2,8 +2,9 @@
 // bf16 parts, the least first, whose products with bf16 streams are exact in the tensor cores.
 //
 // Units of 32 channels follow each other; a unit holds its streams, a stream three times eight
-// outputs, those the three parts, and a part 16 bytes for each lane: of output lane / 4, the
-// channels from 8 · (lane mod 4) on. So a warp reads whole lines, and a unit in one stretch.
+// outputs, those the three parts, and a part 16 bytes for each lane: of output lane / 4, the two
+// channels from 2 · (lane mod 4) on of each eight, which are the lane's B operands. So a warp reads
+// whole lines, and a unit in one stretch.
 #pragma once
 
 #include <cstddef>

@@ -260,10 +260,14 @@ INSTANTIATE_TEST_SUITE_P(
     MhcSiteOnCuda,
     ::testing::Values(
         std::pair<int64_t, int64_t>{1, 5120},
+        std::pair<int64_t, int64_t>{7, 5120},
         std::pair<int64_t, int64_t>{33, 5120},
         std::pair<int64_t, int64_t>{150, 5120},
+        std::pair<int64_t, int64_t>{600, 5120},
         std::pair<int64_t, int64_t>{20, 4096},
         std::pair<int64_t, int64_t>{70, 1024},
+        std::pair<int64_t, int64_t>{6, 1536},
+        std::pair<int64_t, int64_t>{300, 1536},
         std::pair<int64_t, int64_t>{5, 256},
         std::pair<int64_t, int64_t>{3, 128}
     )

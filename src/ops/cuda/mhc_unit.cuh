@@ -1,5 +1,5 @@
-// One warp's share of a hyper-connection site: a unit of 32 channels of all four streams, for tiles
-// of 16 rows.
+// One warp's share of a hyper-connection site: a unit of 32 channels of all four streams, for 8 or
+// 16 rows.
 //
 // The 24-row projection runs on the tensor cores: the streams are bf16, and an fp32 number of fn is
 // the sum of three bf16 (mhc_fn.h). The chains are short, 32 products of one stream and block of
@@ -9,11 +9,11 @@
 #include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/mhc_fn.h"
 #include "ops/cuda/mhc_rows.cuh"
+#include "ops/cuda/pipeline.cuh"
+#include "ops/cuda/wgmma.cuh"
 
 namespace di::ops::cuda {
 
-inline constexpr int kTileRows = 16;
-inline constexpr int kHalves = 2;         ///< a lane has a row in each eight of a tile
 inline constexpr int kSums = kMixes + 1;  ///< the projection, and the squares of h
 
 /// Operands of a site.
@@ -28,28 +28,13 @@ struct SiteArgs {
   uint8_t* scales;
   int rows;
   int hidden;
+  double inverse_hidden;
   float norm_eps;
 };
 
-/// D += A · B for 16 rows, 8 outputs and 16 channels.
-__device__ inline void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-/// The same for the half `step` of eight channels a lane: rows lane / 4 and that plus 8.
-__device__ inline void mma_step(
-    float (&d)[4], const uint4& top, const uint4& bottom, const uint4& fn, int step
-) {
-  const uint32_t low[4] = {top.x, bottom.x, top.y, bottom.y};
-  const uint32_t high[4] = {top.z, bottom.z, top.w, bottom.w};
-  if (step == 0) {
-    mma(d, low, fn.x, fn.y);
-  } else {
-    mma(d, high, fn.z, fn.w);
-  }
+/// 1 / √(mean + eps) for a mean of squares, which is rounded to fp32 first, as is the result.
+__device__ inline float inverse_rms(double mean, float eps) {
+  return static_cast<float>(rsqrt(static_cast<double>(static_cast<float>(mean) + eps)));
 }
 
 /// Sum over the four lanes that share a row.
@@ -70,33 +55,75 @@ __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
+/// Σ of the squares of eight channels of all streams: fp32 within a stream.
+__device__ inline double squares_of_streams(const uint4 (&h)[kStreams]) {
+  float sums[kStreams] = {};
+#pragma unroll
+  for (int c = 0; c < kStreams; ++c) {
+    float x[kVector];
+    unpack(h[c], x);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i)
+      sums[c] = fmaf(x[i], x[i], sums[c]);
+  }
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+/// Σ of the squares of eight channels of x, in double.
+__device__ inline double squares_of_vector(const uint4& vector) {
+  float x[kVector];
+  unpack(vector, x);
+  double sums[2] = {};
+#pragma unroll
+  for (int i = 0; i < kVector; ++i)
+    sums[i % 2] += x[i] * x[i];
+  return sums[0] + sums[1];
+}
+
 /// A lane's part of a unit of one stream of fn.
 struct FnParts {
-  uint4 at[3][3];  // [eight outputs][part], 8 channels
+  uint4 at[3][3];  // [eight outputs][part]
 };
 constexpr int kFnVectors = 9 * 32;  ///< of all lanes
 
-/// What a unit adds up for the rows of a tile.
+/// Adds the half `step` of a unit's channels to sums of 16 rows and 8 outputs.
+__device__ inline void mma_step(
+    float (&d)[4], const uint32_t (&rows)[4], const uint4& fn, int step
+) {
+  mma_bf16(d, rows, step == 0 ? fn.x : fn.z, step == 0 ? fn.y : fn.w);
+}
+
+/// What a unit adds up for some rows.
+template <int kRows>
 struct UnitSums {
-  float mixes[kTileRows][kMixes];
-  double h_squares[kTileRows];
-  double x_squares[kTileRows];
+  float mixes[kRows][kMixes];
+  double squares[kRows][8];  ///< a lane's: those of h of the four lanes that share a row, then of x
 };
+
+/// Where piece `piece` of a row of 64 bytes lies in shared memory: who reads one piece of eight
+/// rows finds them in different banks.
+__device__ inline int piece_at(int row, int piece) {
+  return piece ^ row / 2 % 4;
+}
 
 constexpr int kKeptStreams = 2;  ///< of fn, in registers
 
 /// A warp's shared memory. Every lane copies what of fn and h it reads itself.
+template <int kRows>
 struct UnitMemory {
   uint4 fn[kStreams - kKeptStreams][kFnVectors];
-  uint4 h[kStreams][kTileRows][4];
-  float4 a[kTileRows];
-  UnitSums sums;
+  uint4 h[kStreams][kRows][4];  ///< pieces in the order of piece_at()
+  float4 a[kRows];
+  UnitSums<kRows> sums;
 };
 
-/// One warp at its unit.
+/// One warp at its unit, with the rows of one eight or two: a lane has a row in each.
+template <int kHalves>
 class SiteUnit {
  public:
-  __device__ SiteUnit(const SiteArgs& op, UnitMemory& memory, int unit)
+  static constexpr int kRows = 8 * kHalves;
+  using Memory = UnitMemory<kRows>;
+
+  __device__ SiteUnit(const SiteArgs& op, Memory& memory, int unit)
       : op_(op),
         memory_(memory),
         unit_(unit),
@@ -117,38 +144,54 @@ class SiteUnit {
       copy_async(&memory_.fn[0][0] + i * 32 + lane, fn + i * 32);
   }
 
-  /// Takes the rows from `first_row` on: their streams and x, which stay in registers.
+  /// Asks for the streams of the rows from `first_row` on, and for what collapses them.
+  __device__ void request(int first_row) {
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      if (first_row + half * 8 >= op_.rows) break;
+      const int64_t row = min(first_row + this->row(half), op_.rows - 1);
+#pragma unroll
+      for (int c = 0; c < kStreams; ++c) {
+        copy_async(piece(c, half), op_.h + (row * kStreams + c) * op_.hidden + channel_);
+      }
+      if (op_.a != nullptr && piece_ == 0)
+        copy_async(&memory_.a[this->row(half)], op_.a + row * kStreams);
+    }
+  }
+
+  /// Takes the streams that were asked for into registers.
   __device__ void take(int first_row) {
-    request(first_row);
     wait_copies();
     __syncwarp();
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
-      if (first_row + half * 8 < op_.rows) take_half(half);
+#pragma unroll
+      for (int c = 0; c < kStreams && first_row + half * 8 < op_.rows; ++c)
+        h_[c][half] = *piece(c, half);
+    }
+  }
+
+  /// Collapses the streams taken.
+  __device__ void collapse(int first_row) {
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      if (first_row + half * 8 < op_.rows) collapse_half(half);
     }
   }
 
   /// Adds up what the rows taken give, into the memory's sums.
   __device__ void add_up() {
-    UnitSums& sums = memory_.sums;
+    UnitSums<kRows>& sums = memory_.sums;
     float mixes[3][4] = {};
-    float squares[kHalves] = {};
+    __syncwarp();
 #pragma unroll
     for (int stream = 0; stream < kStreams; ++stream) {
-#pragma unroll
-      for (int half = 0; half < kHalves; ++half) {
-        float h[kVector];
-        unpack(h_[stream][half], h);
-#pragma unroll
-        for (int i = 0; i < kVector; ++i)
-          squares[half] = fmaf(h[i], h[i], squares[half]);
-      }
       if (stream < kKeptStreams) {
-        add_chains(mixes, h_[stream], kept_[stream]);
+        add_chains(mixes, stream, kept_[stream]);
       } else {
         FnParts parts;
         load_parts(parts, &memory_.fn[stream - kKeptStreams][threadIdx.x % 32]);
-        add_chains(mixes, h_[stream], parts);
+        add_chains(mixes, stream, parts);
       }
     }
 #pragma unroll
@@ -159,10 +202,12 @@ class SiteUnit {
         *reinterpret_cast<float2*>(&sums.mixes[at][n * 8 + piece_ * 2]) = {
             mixes[n][half * 2], mixes[n][half * 2 + 1]};
       }
-      const double h = sum_over_four(static_cast<double>(squares[half]));
-      const double x = sum_over_four(x_squares_[half]);
-      if (piece_ == 0) sums.h_squares[at] = h;
-      if (piece_ == 0) sums.x_squares[at] = x;
+      uint4 h[kStreams];
+#pragma unroll
+      for (int c = 0; c < kStreams; ++c)
+        h[c] = h_[c][half];
+      sums.squares[at][piece_] = squares_of_streams(h);
+      sums.squares[at][4 + piece_] = squares_of_vector(x_[half]);
     }
   }
 
@@ -178,50 +223,36 @@ class SiteUnit {
   }
 
  private:
+  __device__ uint4* piece(int stream, int half) {
+    return &memory_.h[stream][row(half)][piece_at(row(half), piece_)];
+  }
+
   static __device__ void load_parts(FnParts& parts, const uint4* from) {
 #pragma unroll
     for (int i = 0; i < 9; ++i)
       parts.at[i / 3][i % 3] = from[i * 32];
   }
 
-  /// Asks for the rows from `first_row` on.
-  __device__ void request(int first_row) {
-#pragma unroll
-    for (int half = 0; half < kHalves; ++half) {
-      if (first_row + half * 8 >= op_.rows) break;
-      const int at = row_ + half * 8;
-      const int64_t row = min(first_row + at, op_.rows - 1);
-#pragma unroll
-      for (int c = 0; c < kStreams; ++c)
-        copy_async(&memory_.h[c][at][piece_], op_.h + (row * kStreams + c) * op_.hidden + channel_);
-      if (op_.a != nullptr && piece_ == 0) copy_async(&memory_.a[at], op_.a + row * kStreams);
-    }
-  }
-
-  __device__ void take_half(int half) {
-    const int at = row(half);
+  __device__ void collapse_half(int half) {
+    const float4 a = memory_.a[row(half)];
     uint4 h[kStreams];
 #pragma unroll
     for (int c = 0; c < kStreams; ++c)
-      h[c] = memory_.h[c][at][piece_];
-#pragma unroll
-    for (int c = 0; c < kStreams; ++c)
-      h_[c][half] = h[c];
-    if (op_.a == nullptr) return;
-    const float4 a = memory_.a[at];
+      h[c] = h_[c][half];
     x_[half] = collapse_vector(h, {a.x, a.y, a.z, a.w});
-    float x[kVector];
-    unpack(x_[half], x);
-    x_squares_[half] = 0;
-#pragma unroll
-    for (int i = 0; i < kVector; ++i)
-      x_squares_[half] += x[i] * x[i];
   }
 
-  /// Adds one stream's chains, each of six products, the least parts first.
-  static __device__ void add_chains(
-      float (&mixes)[3][4], const uint4 (&h)[kHalves], const FnParts& fn
-  ) {
+  /// Adds one stream's chains, each of six products, the least parts first. Of eight rows the
+  /// second half of the products is never looked at.
+  __device__ void add_chains(float (&mixes)[3][4], int stream, const FnParts& fn) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int row = lane % 8 + lane / 8 % kHalves * 8;
+    uint32_t h[2][4];
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      const int at = piece_at(row, 2 * step + lane / 16);
+      load_matrices(shared_address(&memory_.h[stream][row][at]), h[step]);
+    }
     float chain[3][4] = {};
 #pragma unroll
     for (int part = 0; part < 3; ++part) {
@@ -229,7 +260,7 @@ class SiteUnit {
       for (int step = 0; step < 2; ++step) {
 #pragma unroll
         for (int n = 0; n < 3; ++n)
-          mma_step(chain[n], h[0], h[1], fn.at[n][part], step);
+          mma_step(chain[n], h[step], fn.at[n][part], step);
       }
     }
 #pragma unroll
@@ -241,7 +272,7 @@ class SiteUnit {
   }
 
   const SiteArgs& op_;
-  UnitMemory& memory_;
+  Memory& memory_;
   int unit_;
   int row_;
   int piece_;
@@ -249,22 +280,22 @@ class SiteUnit {
   FnParts kept_[kKeptStreams];
   uint4 h_[kStreams][kHalves] = {};
   uint4 x_[kHalves] = {};
-  double x_squares_[kHalves] = {};
 };
 
-/// Σ over the CTA's units of number `which` of a row, in double: a mix, the squares of h (kMixes),
-/// or those of x. sums_of(unit) is what a unit has added up.
+/// A warp: Σ over the CTA's units of what a row adds up, in double. Lanes below kMixes get a mix,
+/// the next four the squares of h, the last four those of x. sums_of(unit) is what a unit gave.
 template <class SumsOf>
-__device__ inline double sum_of_units(int count, int row, int which, const SumsOf& sums_of) {
+__device__ inline double sum_of_units(int count, int row, const SumsOf& sums_of) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   double sum = 0;
 #pragma unroll 5
   for (int unit = 0; unit < count; ++unit) {
     const auto& sums = sums_of(unit);
-    sum += which < kMixes    ? static_cast<double>(sums.mixes[row][which])
-           : which == kMixes ? sums.h_squares[row]
-                             : sums.x_squares[row];
+    sum += lane < kMixes ? static_cast<double>(sums.mixes[row][lane])
+                         : sums.squares[row][lane - kMixes];
   }
-  return sum;
+  const double of_four = sum_over_four(sum);
+  return lane < kMixes ? sum : of_four;
 }
 
 /// Σ over the groups, whose sums lie `stride` apart.
@@ -304,19 +335,20 @@ __device__ inline void finish_vector(
   if (channel % kUnit == 0) op.scales[at / kUnit] = q8.scale;
 }
 
-/// One warp: a row's mixes m from its sums over the groups (number `which` of group g at
-/// sums[g · group_stride + which]) into shared memory `m`.
-__device__ inline void finish_mixes(
-    const SiteArgs& op, const double* sums, int64_t group_stride, float* m
+/// One warp: a row's mixes m into shared memory `m` from its `count` sums over the groups, number
+/// `which` of group g at sums[g · stride + which]. Returns in every lane the factor of the norm of
+/// x, whose squares are sum number kSums, if there is one.
+__device__ inline float finish_sums(
+    const SiteArgs& op, const double* sums, int64_t stride, int count, float* m
 ) {
-  const int lane = threadIdx.x % 16;
-  const double squares = sum_of_groups(sums + kMixes, group_stride);
-  const double first = sum_of_groups(sums + lane, group_stride);
-  const double second = sum_of_groups(sums + 16 + lane % 8, group_stride);
-  const float factor = inverse_rms_of_sum(squares, int64_t{kStreams} * op.hidden, op.norm_eps);
-  if (threadIdx.x % 32 < 16) m[lane] = static_cast<float>(first) * factor;
-  if (threadIdx.x % 32 < 8) m[16 + lane] = static_cast<float>(second) * factor;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const double sum = sum_of_groups(sums + min(lane, count - 1), stride);
+  const double share = lane == kSums ? op.inverse_hidden : op.inverse_hidden / kStreams;
+  const float factor = inverse_rms(sum * share, op.norm_eps);
+  const float of_mixes = __shfl_sync(0xffffffffu, factor, kMixes);
+  if (lane < kMixes) m[lane] = static_cast<float>(sum) * of_mixes;
   __syncwarp();
+  return __shfl_sync(0xffffffffu, factor, kSums);
 }
 
 }  // namespace di::ops::cuda

@@ -31,13 +31,14 @@ decltype(&cuTensorMapEncodeTiled) encoder() {
 }  // namespace
 
 CUtensorMap bf16_tile_map(
-    const void* data, int64_t rows, int64_t groups, int64_t cols, int box_rows
+    const void* data, int64_t rows, int64_t groups, int64_t cols, int box_rows, int box_cols
 ) {
   CUtensorMap map{};
   const auto size = [](int64_t value) { return static_cast<cuuint64_t>(value); };
   const cuuint64_t dims[3] = {size(cols), size(groups), size(rows)};
   const cuuint64_t strides[2] = {size(cols * 2), size(groups * cols * 2)};
-  const cuuint32_t box[3] = {64, 1, static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t box[3] = {
+      static_cast<cuuint32_t>(box_cols), 1, static_cast<cuuint32_t>(box_rows)};
   const cuuint32_t steps[3] = {1, 1, 1};
   const CUresult result = encoder(
   )(&map,
@@ -49,7 +50,7 @@ CUtensorMap bf16_tile_map(
     box,
     steps,
     CU_TENSOR_MAP_INTERLEAVE_NONE,
-    CU_TENSOR_MAP_SWIZZLE_128B,
+    box_cols == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
     CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
