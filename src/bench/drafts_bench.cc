@@ -20,6 +20,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Rounds that do not count: a device runs a size the first time that it comes, and records it the
+/// second.
+constexpr int64_t kWarmRounds = 2;
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -168,7 +172,7 @@ class Bench {
   void run(const DraftPrompts& prompts, int64_t sequences, const Emit& emit) {
     for (Mode& mode : modes_)
       mode.rounds.clear();
-    for (int64_t round = -1; round < options_.rounds; ++round) {
+    for (int64_t round = -kWarmRounds; round < options_.rounds; ++round) {
       for (Mode& mode : modes_) {
         Round done = Run(*mode.engine, options_, prompts, sequences).answer();
         if (round >= 0) mode.rounds.push_back(std::move(done));

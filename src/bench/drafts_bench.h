@@ -16,7 +16,7 @@ struct DraftsBenchOptions {
   std::vector<std::string> modes = {"off", "1", "2", "3", "4", "5", "adaptive"};
   std::vector<int64_t> sequences = {1, 8};  ///< that run at once
   int64_t max_tokens = 128;                 ///< of an answer
-  int64_t rounds = 3;                       ///< of each mode, in turns; after one that warms up
+  int64_t rounds = 3;                       ///< of each mode, in turns; after two that warm up
   double temperature = 0;                   ///< seeds are given, so that texts are one and the same
 };
 

@@ -1,5 +1,6 @@
-// What becomes of a unit's results in the wide form, by warps of their own, so that the tensor cores
-// go on with the next unit meanwhile: in phase 1 the gated activation, in phase 2 the parts of rows.
+// What becomes of a unit's results in the wide form, by warps of their own, so that the tensor
+// cores go on with the next unit meanwhile: in phase 1 the gated activation, in phase 2 the parts
+// of rows.
 #pragma once
 
 #include <cstdint>

@@ -318,8 +318,12 @@ __global__ void __launch_bounds__(NarrowExperts::kThreads, NarrowExperts::kCtas)
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) memory.init_barriers();
   __syncthreads();
-  wait_for_previous_kernels();
-  let_next_kernel_start();
+  const bool hands_out_work = thread == kConsumers + NarrowExperts::kConverters;
+  if (!hands_out_work) {
+    wait_for_previous_kernels();
+    let_next_kernel_start();
+  }
+  __syncwarp();
   if (thread < kConsumers) {
     raise_registers<NarrowExperts::kConsumerRegisters>();
     NarrowConsumer(op, memory).run();
@@ -328,7 +332,7 @@ __global__ void __launch_bounds__(NarrowExperts::kThreads, NarrowExperts::kCtas)
     const int producer = thread - kConsumers;
     if (producer < NarrowExperts::kConverters) {
       Converter(op, memory, producer).run();
-    } else if (producer == NarrowExperts::kConverters) {
+    } else if (hands_out_work) {
       hand_out_work(op, memory);
     }
   }

@@ -1,6 +1,6 @@
 // Where the wide form leaves a unit's results between the warpgroups that multiply and the one that
-// finishes: in bf16, 64 channels (128 bytes) a row of the tile, for each of two row tiles of weights.
-// Pieces of 16 bytes are permuted by the row, so that neither side meets bank conflicts.
+// finishes: in bf16, 64 channels (128 bytes) a row of the tile, for each of two row tiles of
+// weights. Pieces of 16 bytes are permuted by the row, so that neither side meets bank conflicts.
 #pragma once
 
 #include <cstdint>

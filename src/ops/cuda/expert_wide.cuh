@@ -330,15 +330,19 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) multiply_wide(
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) memory.init_barriers();
   __syncthreads();
-  wait_for_previous_kernels();
-  let_next_kernel_start();
+  const bool hands_out_work = thread == kConsumers;
+  if (!hands_out_work) {
+    wait_for_previous_kernels();
+    let_next_kernel_start();
+  }
+  __syncwarp();
   if (thread < kConsumers) {
     raise_registers<Shape::kConsumerRegisters>();
     WideConsumer<Shape>(op, memory).run();
   } else {
     lower_registers<Shape::kProducerRegisters>();
     const int other = thread - kConsumers;
-    if (other == 0) hand_out_work(op, memory);
+    if (hands_out_work) hand_out_work(op, memory);
     if (other == 32) RowLoader<Shape>(op, maps, memory).run();
     if (other >= 64) WideFinisher<Shape, WideMemory<Shape>>(op, memory, other - 64).run();
   }

@@ -62,34 +62,72 @@ __device__ inline int down_units(const ExpertArguments& op) {
 /// Hands out work items, to one thread of each CTA. There are four queues, the shared expert's
 /// units and the others' in each phase, the units of a tile one after the other, so that tiles of
 /// one expert meet its weights in the cache. No unit of phase 2 is handed out before all of phase 1
-/// are. No CTA has work before it begins, so none waits for one that is not there yet.
+/// are. A queue's first numbers belong to its first CTAs, which need not ask for them; all CTAs of
+/// the grid fit the device together, so that no wait is for one that never begins.
 class WorkQueues {
  public:
-  /// `shared_first`: whether the shared expert's units come first in each phase, or last.
-  __device__ WorkQueues(const ExpertArguments& op, bool shared_first)
-      : op_(op), num_tiles_(*op.lists.num_tiles), shared_first_(shared_first) {}
+  /// The first `heavy` CTAs take the shared expert's units first in each phase, the others last.
+  __device__ WorkQueues(const ExpertArguments& op, int heavy)
+      : op_(op),
+        heavy_(heavy),
+        shared_first_(static_cast<int>(blockIdx.x) < heavy),
+        number_(static_cast<int>(blockIdx.x) - (shared_first_ ? 0 : heavy)) {}
+
+  /// The CTA's first unit, as far as its weights go, where that is known without the lists.
+  __device__ WorkItem first_weights() const {
+    if (!shared_first_ || number_ >= op_.shared_tiles * units_of(1)) return {};
+    return item(1, number_, tile_of(1, true, number_), {op_.experts, 0, 0, op_.shared_tiles});
+  }
+
+  /// Behind the lists: what else is known of the first unit.
+  __device__ void begin() {
+    const int index = tile_of(1, shared_first_, number_);
+    const TokenTile tile = index < op_.lists.max_tiles ? op_.lists.tiles[index] : TokenTile{};
+    num_tiles_ = *op_.lists.num_tiles;
+    if (number_ < count_of(1, shared_first_)) first_ = item(1, number_, index, tile);
+  }
 
   __device__ WorkItem next() {
+    if (first_.phase != 0) {
+      const WorkItem first = first_;
+      first_.phase = 0;
+      return first;
+    }
     for (; stage_ < kWorkQueues; ++stage_) {
       const int phase = 1 + stage_ / 2;
       const bool shared = (stage_ % 2 == 0) == shared_first_;
-      const int units = phase == 1 ? gate_up_units(op_) : down_units(op_);
-      const int tiles = shared ? op_.shared_tiles : num_tiles_ - op_.shared_tiles;
-      const int number = atomicAdd(op_.lists.counters + 2 * (phase - 1) + (shared ? 0 : 1), 1);
-      if (number >= tiles * units) continue;
-      const int index = number / units + (shared ? 0 : op_.shared_tiles);
-      const TokenTile tile = op_.lists.tiles[index];
-      return {
-          phase, tile.expert, number % units, index, tile.begin, tile.count, tile.tiles_of_expert};
+      const int given = phase == 2 ? 0 : shared ? heavy_ : static_cast<int>(gridDim.x) - heavy_;
+      const int number =
+          given + atomicAdd(op_.lists.counters + 2 * (phase - 1) + (shared ? 0 : 1), 1);
+      if (number >= count_of(phase, shared)) continue;
+      const int index = tile_of(phase, shared, number);
+      return item(phase, number, index, op_.lists.tiles[index]);
     }
     return {};
   }
 
  private:
+  __device__ int units_of(int phase) const {
+    return phase == 1 ? gate_up_units(op_) : down_units(op_);
+  }
+  __device__ int count_of(int phase, bool shared) const {
+    return units_of(phase) * (shared ? op_.shared_tiles : num_tiles_ - op_.shared_tiles);
+  }
+  __device__ int tile_of(int phase, bool shared, int number) const {
+    return number / units_of(phase) + (shared ? 0 : op_.shared_tiles);
+  }
+  __device__ WorkItem item(int phase, int number, int index, const TokenTile& tile) const {
+    const int unit = number % units_of(phase);
+    return {phase, tile.expert, unit, index, tile.begin, tile.count, tile.tiles_of_expert};
+  }
+
   const ExpertArguments& op_;
-  const int num_tiles_;
+  const int heavy_;
   const bool shared_first_;
+  const int number_;  ///< of the first unit in its queue
+  int num_tiles_ = 0;
   int stage_ = 0;
+  WorkItem first_{};
 };
 
 /// Columns that a phase sums over.
@@ -162,16 +200,23 @@ __device__ WeightStreams streams_of(const ExpertArguments& op, const WorkItem& i
       down + (2 * item.unit < last ? 2 * item.unit + 1 : last) * row_tile};
 }
 
-/// One thread: streams the weights of an item through the ring of `memory`.
+/// One thread: streams the weights of an item through the ring of `memory`, beginning with slot
+/// number `first`, up to `last` if there are as many.
 template <bool kFp8, class Memory, class Place>
 __device__ void stream_weights(
-    const ExpertArguments& op, const WorkItem& item, Memory& memory, Place& place
+    const ExpertArguments& op,
+    const WorkItem& item,
+    Memory& memory,
+    Place& place,
+    int first,
+    int last
 ) {
   using Slot = WeightSlot<kFp8, Memory::kSlotColumns>;
   const WeightStreams streams = streams_of<kFp8>(op, item);
   const int chunks = static_cast<int>(column_chunks(columns_of(op, item.phase)));
   const bool read_once = item.tiles_of_expert == 1;
-  for (int chunk = 0; chunk < chunks; chunk += Slot::kChunks) {
+  for (int number = first; number < last && number * Slot::kChunks < chunks; ++number) {
+    const int chunk = number * Slot::kChunks;
     const int64_t offset = int64_t{chunk} * Slot::kBlock;
     const int bytes = min(Slot::kChunks, chunks - chunk) * Slot::kBlock;
     uint8_t* slot = memory.weights[place.slot];
@@ -189,15 +234,41 @@ __device__ void stream_weights(
   }
 }
 
+template <class Memory, class Place>
+__device__ void stream_weights(
+    const ExpertArguments& op,
+    const WorkItem& item,
+    Memory& memory,
+    Place& place,
+    int first,
+    int last
+) {
+  if (is_fp8(op, item.expert)) {
+    stream_weights<true>(op, item, memory, place, first, last);
+  } else {
+    stream_weights<false>(op, item, memory, place, first, last);
+  }
+}
+
 /// One thread of each CTA: takes work from the queues, tells the CTA by way of the item ring of
 /// `memory`, and streams the weights. With two CTAs on a multiprocessor, one begins with the shared
-/// expert's units and the other with the lighter ones.
+/// expert's units and the other with the lighter ones. This thread waits for earlier kernels here:
+/// the shared expert's first weights, which no kernel writes, are on their way before.
 template <class Memory>
 __device__ void hand_out_work(const ExpertArguments& op, Memory& memory) {
   RingPlace<Memory::kItemSlots> items;
   RingPlace<Memory::kWeightSlots> weights;
+  constexpr int kAll = 1 << 30;
   const int heavy = Memory::kCtas == 1 ? gridDim.x : op.shared_tiles * gate_up_units(op);
-  WorkQueues queues(op, blockIdx.x < min(heavy, gridDim.x / Memory::kCtas));
+  WorkQueues queues(op, min(heavy, static_cast<int>(gridDim.x) / Memory::kCtas));
+  const WorkItem early = queues.first_weights();
+  int started = 0;  // slots of the first item
+  if (early.phase != 0) {
+    started = Memory::kWeightSlots;
+    stream_weights(op, early, memory, weights, 0, started);
+  }
+  wait_for_previous_kernels();
+  queues.begin();
   while (true) {
     barrier_wait(&memory.item_empty[items.slot], items.parity ^ 1);
     const WorkItem item = queues.next();
@@ -205,11 +276,8 @@ __device__ void hand_out_work(const ExpertArguments& op, Memory& memory) {
     barrier_arrive(&memory.item_full[items.slot]);
     items.advance();
     if (item.phase == 0) return;
-    if (is_fp8(op, item.expert)) {
-      stream_weights<true>(op, item, memory, weights);
-    } else {
-      stream_weights<false>(op, item, memory, weights);
-    }
+    stream_weights(op, item, memory, weights, started, kAll);
+    started = 0;
   }
 }
 

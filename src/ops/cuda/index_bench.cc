@@ -67,11 +67,16 @@ void bench_halves(
   const int64_t rows = step.random.rows();
   const int64_t stride = (step.length / kScoreTile + 1) * kScoreTile;
   std::vector<DeviceArray<uint16_t>> keys;
-  for (std::size_t i = 0; i < steps.size(); ++i)
+  std::vector<DeviceArray<uint16_t>> bests;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
     keys.emplace_back(rows * stride);
+    bests.emplace_back(rows * stride / kVectorKeys);
+  }
   const auto scores = [&](int i) {
+    const std::size_t own = static_cast<std::size_t>(i) % steps.size();
     return IndexScores{
-        .keys = keys[static_cast<std::size_t>(i) % steps.size()].data(),
+        .keys = keys[own].data(),
+        .bests = bests[own].data(),
         .stride = stride,
         .first_row = 0,
         .rows = rows};

@@ -19,9 +19,12 @@ struct IndexCall {
   int heads = 0;
   int dim = 0;
   PagedView keys;
-  int block_shift = 0;  ///< entries of a block are 2^this, where the fast kernel is used
+  int block_shift = 0;      ///< entries of a block are 2^this, where the fast kernel is used
+  uint32_t block_mask = 0;  ///< and one less
+  uint32_t scales_at = 0;   ///< bytes of a block before its scales
   int ratio = 1;
   const SequenceRows* sequences = nullptr;
+  int num_sequences = 0;
   const int32_t* sequence_of = nullptr;
   const int64_t* positions = nullptr;
 
@@ -47,6 +50,12 @@ __device__ inline uint16_t order_key(float score) {
 
 /// Above the key of every score.
 inline constexpr uint16_t kFirstOfAll = 0xffff;
+
+/// The best of the eight keys of a vector.
+__device__ inline uint32_t best_key(const uint4& vector) {
+  const uint32_t all = __vmaxu2(__vmaxu2(vector.x, vector.y), __vmaxu2(vector.z, vector.w));
+  return max(all & 0xffffu, all >> 16);
+}
 
 /// Scores up to `places` places of a row by the plain kernel.
 void score_entries_plainly(Exec& exec, const IndexCall& call, int64_t places);

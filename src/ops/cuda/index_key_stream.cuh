@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/cuda/index_queries.cuh"
+#include "ops/cuda/pipeline.cuh"
 
 namespace di::ops::cuda {
 
@@ -57,28 +58,27 @@ __device__ int entry_at(const IndexCall& call, const KeyRun& run, int place) {
   return block < 0 ? -1 : (block << call.candidate_shift) + offset;
 }
 
-/// A warp's keys of a run, neighbours or two chunks of every tile, through a ring of its own. A
+/// A warp's keys of a run, neighbours or chunks of every tile, through a ring of its own. A
 /// lane copies the 16-byte piece lane % 4 of keys lane / 4, lane / 4 + 8 and so on; pieces are
-/// rotated so that the reads of a fragment meet no bank twice. What must be looked up for a tile,
-/// candidates and blocks, is asked for while the tiles before it are copied.
+/// rotated so that the reads of a fragment meet no bank twice. What must be looked up, candidates
+/// and blocks, is looked up for many tiles at once, by a lane each.
 template <bool kCandidates, int kHalves>
 class KeyStream {
  public:
   using Tile = KeyTile<kHalves>;
-  static_assert(!kCandidates || kHalves == 1);
 
   /// Tiles first, first + step and on, into the ring at shared-memory address `ring`.
   __device__ KeyStream(const IndexCall& call, const KeyRun& run, int first, int step, uint32_t ring)
-      : call_(call), run_(run), tile_(first), step_(step) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+      : call_(call), run_(run), step_(step * Tile::kKeys) {
+    const int lane = own_lane();
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
     const int key = lane / 4;
-    own_place_ = warp * Tile::kWarpKeys;
+    place_ = first * Tile::kKeys + warp * Tile::kWarpKeys;
+    from_ = call.keys.base + lane * 16;
+    asm("" : "+l"(from_));  // kept, not computed again
     to_ = ring + key * IndexTile::kCodeBytes + (lane + key / 2) % 4 * 16;
     scales_to_ = ring + Tile::kWarpKeys * IndexTile::kCodeBytes + lane * 16;
-    look_up_entries(first);
-    look_up_blocks(first);
-    look_up_entries(first + step);
+    copies_scales_ = lane < 4 * kHalves;
   }
 
   /// Starts the copies of the first tiles, into all stages but the last.
@@ -90,116 +90,148 @@ class KeyStream {
   /// Starts the copies of the next tile into the stage at byte `stage` of the ring; a batch even
   /// when there is none.
   __device__ void copy_next(uint32_t stage) {
-    if (tile_ * Tile::kKeys < run_.places) {
-      if constexpr (kCandidates) {
-        copy_chunks(stage);
-      } else {
-        copy_neighbours(stage);
-      }
-      tile_ += step_;
-      look_up_blocks(tile_);
-      look_up_entries(tile_ + step_);
+    if (tiles_ % kTilesAhead == 0) look_up();
+    if constexpr (kCandidates) {
+      copy_chunks(stage);
+    } else {
+      copy_neighbours(stage);
     }
     commit_copies();
+    place_ += step_;
+    ++tiles_;
   }
 
  private:
-  static constexpr int kLookUps = kCandidates ? 2 : 1;
+  static constexpr int kChunks = 2 * kHalves;
+  static constexpr int kLookUps = kCandidates ? kChunks : 1;  // for a tile
+  static constexpr int kTilesAhead = 32 / kLookUps;
 
-  __device__ uint32_t per_block() const {
-    return static_cast<uint32_t>(call_.keys.entries_per_block);
-  }
-  /// Where this lane begins to copy codes, or scales, from the block of `chunk`.
-  __device__ const std::byte* codes_of(int chunk) const {
-    return block_at(chunk) + (in_block_[chunk] * IndexTile::kCodeBytes + own_piece());
-  }
-  __device__ const std::byte* scales_of(int chunk) const {
-    return block_at(chunk) + (per_block() * IndexTile::kCodeBytes +
-                              in_block_[chunk] * IndexTile::kGroups + own_piece());
-  }
-  __device__ static uint32_t own_piece() { return threadIdx.x % 32 * 16; }
-  __device__ const std::byte* block_at(int chunk) const {
-    return call_.keys.base + static_cast<uint64_t>(static_cast<uint32_t>(block_[chunk])) *
-                                 static_cast<uint32_t>(call_.keys.block_stride);
+  __device__ static int own_lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+  /// Lane l finds look-up l % kLookUps of the tile l / kLookUps tiles ahead. The first entry of the
+  /// sequence stands for what is not there.
+  __device__ void look_up() {
+    const int place = place_ + own_lane() / kLookUps * step_ + own_lane() % kLookUps * kChunk;
+    entry_ = place < run_.places ? max(entry_at<kCandidates>(call_, run_, place), 0) : 0;
+    block_ = run_.places > 0 ? run_.table[entry_ >> call_.block_shift] : 0;
   }
 
-  /// The first entries of the sequence stand for what is not there.
-  __device__ void look_up_entries(int tile) {
-#pragma unroll
-    for (int chunk = 0; chunk < kLookUps; ++chunk) {
-      const int place = tile * Tile::kKeys + own_place_ + chunk * kChunk;
-      next_entry_[chunk] =
-          place < run_.places ? max(entry_at<kCandidates>(call_, run_, place), 0) : 0;
-    }
+  /// Where this lane begins to copy the codes of an entry, and from there to its scales.
+  __device__ const std::byte* codes_of(int block, uint32_t in_block) const {
+    return from_ +
+           static_cast<uint64_t>(static_cast<uint32_t>(block)) *
+               static_cast<uint32_t>(call_.keys.block_stride) +
+           in_block * IndexTile::kCodeBytes;
   }
-  __device__ void look_up_blocks(int tile) {
-#pragma unroll
-    for (int chunk = 0; chunk < kLookUps; ++chunk) {
-      in_block_[chunk] = static_cast<uint32_t>(next_entry_[chunk]) & (per_block() - 1);
-      block_[chunk] = tile * Tile::kKeys < run_.places
-                          ? run_.table[next_entry_[chunk] >> call_.block_shift]
-                          : 0;
-    }
+  __device__ uint32_t to_scales(uint32_t in_block) const {
+    return call_.scales_at - in_block * (IndexTile::kCodeBytes - IndexTile::kGroups);
   }
 
   __device__ void copy_neighbours(uint32_t stage) const {
-    const std::byte* codes = codes_of(0);
+    const int block = __shfl_sync(0xffffffffu, block_, tiles_ % kTilesAhead);
+    const uint32_t in_block = static_cast<uint32_t>(place_) & call_.block_mask;
+    const std::byte* codes = codes_of(block, in_block);
+    const bool exists = place_ < run_.places;
 #pragma unroll
-    for (int chunk = 0; chunk < 2 * kHalves; ++chunk)
-      copy_16(to_ + stage + chunk * kChunkBytes, codes + chunk * kChunkBytes);
-    copy_16(scales_to_ + stage, scales_of(0), threadIdx.x % 32 < 4 * kHalves);
+    for (int chunk = 0; chunk < kChunks; ++chunk)
+      copy_16(to_ + stage + chunk * kChunkBytes, codes + chunk * kChunkBytes, exists);
+    copy_16(scales_to_ + stage, codes + to_scales(in_block), exists && copies_scales_);
   }
 
   __device__ void copy_chunks(uint32_t stage) const {
+    const bool exists = place_ < run_.places;
+    const std::byte* scales = nullptr;
 #pragma unroll
-    for (int chunk = 0; chunk < 2; ++chunk)
-      copy_16(to_ + stage + chunk * kChunkBytes, codes_of(chunk));
-    // Lanes 0 and 1 take the scales of the first chunk, 2 and 3 of the second.
-    const bool second = threadIdx.x % 4 >= 2;
-    const std::byte* scales = second ? scales_of(1) - 2 * 16 : scales_of(0);
-    copy_16(scales_to_ + stage, scales, threadIdx.x % 32 < 4);
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      const int from_lane = tiles_ % kTilesAhead * kLookUps + chunk;
+      const int block = __shfl_sync(0xffffffffu, block_, from_lane);
+      const int entry = __shfl_sync(0xffffffffu, entry_, from_lane);
+      const uint32_t in_block = static_cast<uint32_t>(entry) & call_.block_mask;
+      const std::byte* codes = codes_of(block, in_block);
+      copy_16(to_ + stage + chunk * kChunkBytes, codes, exists);
+      // Lanes 0 and 1 take the scales of the first chunk, 2 and 3 of the second and so on.
+      if (own_lane() / 2 == chunk) scales = codes + to_scales(in_block) - 2 * 16 * chunk;
+    }
+    copy_16(scales_to_ + stage, scales, exists && copies_scales_);
   }
 
   const IndexCall& call_;
   const KeyRun& run_;
-  int tile_;  ///< the next
-  int step_;
-  int own_place_;  ///< of the warp, in a tile
-  uint32_t to_;    ///< of this lane, in the first stage
+  int place_;  ///< of the warp's first key of the next tile
+  int step_;   ///< in places
+  int tiles_ = 0;
+  const std::byte* from_;  ///< this lane's piece of the first block
+  uint32_t to_;            ///< of this lane, in the first stage
   uint32_t scales_to_;
-  int next_entry_[kLookUps];     ///< of the tile after the next
-  uint32_t in_block_[kLookUps];  ///< of the next tile
-  int32_t block_[kLookUps];
+  bool copies_scales_;
+  int entry_ = 0;  ///< that this lane has looked up, and its block
+  int block_ = 0;
 };
+
+inline constexpr int kScaleBytes = IndexTile::kGroups * 4;  ///< of a key, as floats
+
+/// Unpacks the scales of the warp's `keys` keys, up to 32, at `from` into floats at `to`, for all
+/// lanes: the first group's, then the others' relative to it. A power of two passes through all
+/// roundings, so what the groups have in common is multiplied once, behind the sum over heads.
+/// True where a key's scales lie further apart than 2^63 or are not numbers: then all are absolute.
+__device__ inline bool spread_scales(uint32_t from, uint32_t to, int keys) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const uint32_t q = lane < keys ? load_shared_4(from + lane * IndexTile::kGroups) : 0;
+  const uint32_t apart = __vabsdiffu4(q, __byte_perm(q, 0, 0));
+  const bool is_wide = ((apart & 0xc0c0c0c0u) | (q & q << 1 & 0x80808080u)) != 0;
+  const bool wide = __any_sync(0xffffffffu, is_wide);
+  constexpr uint32_t kExponent = 0x7f800000u;
+  const uint4 absolute{
+      q << 23 & kExponent, q << 15 & kExponent, q << 7 & kExponent, q >> 1 & kExponent};
+  const uint32_t relative = 0x3f800000u - absolute.x;
+  uint4 four{
+      max(absolute.x, 0x00400000u),
+      absolute.y + relative,
+      absolute.z + relative,
+      absolute.w + relative};
+  if (wide) {
+    const auto number = [](uint32_t bits) { return bits == kExponent ? 0x7fc00000u : bits; };
+    four = {number(absolute.x), number(absolute.y), number(absolute.z), number(absolute.w)};
+  }
+  if (lane < keys) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to + lane * kScaleBytes),
+                 "r"(four.x),
+                 "r"(four.y),
+                 "r"(four.z),
+                 "r"(four.w)
+                 : "memory");
+  }
+  __syncwarp();
+  return wide;
+}
 
 /// One warp's part of a half of a tile in registers: keys lane / 4 and lane / 4 + 8 of sixteen.
 struct KeyFragment {
   uint32_t codes[IndexTile::kGroups][4];  // E4M3 of value · 2^-6
   float scales[IndexTile::kGroups][2];
 
-  /// `stage` holds `keys` keys; the sixteen begin at key `first`.
-  __device__ void load(uint32_t stage, int keys, int first) {
+  /// Key `first` and the fifteen behind it: their codes lie at `codes_at`, their scales as floats,
+  /// four a key, at `scales_at`.
+  __device__ void load(uint32_t codes_at, uint32_t scales_at, int first) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int key = lane / 4;
-    const uint32_t own = stage + (first + key) * IndexTile::kCodeBytes + lane % 4 * 4;
-#pragma unroll
-    for (int group = 0; group < IndexTile::kGroups; ++group) {
-      const uint32_t at = own + (group + key / 2) % 4 * 16;
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const uint32_t q = load_word(at + half * 8 * IndexTile::kCodeBytes);
-        codes[group][half] = low_codes(q);
-        codes[group][2 + half] = (q & 0x80808080u) | (q >> 2 & 0x1c1c1c1cu);
-      }
-    }
-    const uint32_t at = stage + keys * IndexTile::kCodeBytes + (first + key) * IndexTile::kGroups;
+    const uint32_t own = codes_at + first * IndexTile::kCodeBytes + piece_address();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const uint32_t q = load_word(at + 8 * half * IndexTile::kGroups);
-      scales[0][half] = __uint_as_float(q << 23 & 0x7f800000u);
-      scales[1][half] = __uint_as_float(q << 15 & 0x7f800000u);
-      scales[2][half] = __uint_as_float(q << 7 & 0x7f800000u);
-      scales[3][half] = __uint_as_float(q >> 1 & 0x7f800000u);
+      uint32_t q[IndexTile::kGroups];
+      load_matrices(own + half * 8 * IndexTile::kCodeBytes, q);
+#pragma unroll
+      for (int group = 0; group < IndexTile::kGroups; ++group) {
+        codes[group][half] = low_codes(q[group]);
+        codes[group][2 + half] = (q[group] & 0x80808080u) | (q[group] >> 2 & 0x1c1c1c1cu);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint4 four = load_shared_16(scales_at + (first + lane / 4 + 8 * half) * kScaleBytes);
+      scales[0][half] = __uint_as_float(four.x);
+      scales[1][half] = __uint_as_float(four.y);
+      scales[2][half] = __uint_as_float(four.z);
+      scales[3][half] = __uint_as_float(four.w);
     }
   }
 
@@ -210,10 +242,10 @@ struct KeyFragment {
     asm("mad.lo.u32 %0, %1, 4, 0x60606060;" : "=r"(carried) : "r"(q & 0x0f0f0f0fu));
     return carried & 0x9f9f9f9fu;
   }
-  __device__ static uint32_t load_word(uint32_t address) {
-    uint32_t word;
-    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
-    return word;
+  /// Where the lane finds the piece that it names to load_matrices: group lane / 8 of key lane % 8.
+  __device__ static uint32_t piece_address() {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    return lane % 8 * IndexTile::kCodeBytes + (lane / 8 + lane % 8 / 2) % 4 * 16;
   }
 };
 

@@ -44,45 +44,53 @@ __device__ inline uint32_t largest_byte(uint32_t bytes) {
   return __vmaxu4(halves, halves >> 8) & 255;
 }
 
-/// Brings rows [first, first + rows) into shared memory: each row's `queries` as a swizzled tile of
-/// 32 rows of 128 bytes, and its weights as pairs of bf16 for the four lanes of a quad: lane t has
-/// heads 8b + 2t and 8b + 2t + 1 of blocks b = 0 to 3.
-template <int kThreads>
-__device__ void load_queries(
-    const IndexCall& call, uint8_t* queries, uint8_t* weight_pairs, int64_t first, int rows
-) {
-  const auto* codes = reinterpret_cast<const uint32_t*>(call.q_codes);
-  const auto* scales = reinterpret_cast<const uint32_t*>(call.q_scales);
-  constexpr int kWords = IndexTile::kQueryBytes / 8;  // of eight codes, of a row
-  constexpr int kHeadWords = kWords / IndexTile::kHeads;
-  for (int i = static_cast<int>(threadIdx.x); i < rows * kWords; i += kThreads) {
-    const int row = i / kWords;
-    const int head = i % kWords / kHeadWords;
-    const int group = i % kHeadWords / 4;
-    uint2 folded{};
-    if (head < call.heads) {
-      const int64_t at = (first + row) * call.heads + head;
-      const uint32_t scale = scales[at];
-      const int own = static_cast<int>(scale >> (8 * group) & 255);
-      const int largest = static_cast<int>(largest_byte(scale));
-      folded = fold_codes(codes[at * kHeadWords + i % kHeadWords], 6 + own - largest);
-    }
-    uint8_t* tile = queries + row * IndexTile::kQueryBytes + i % 4 * 4;
-    *reinterpret_cast<uint32_t*>(tile + swizzled_offset(head, 2 * group)) = folded.x;
-    *reinterpret_cast<uint32_t*>(tile + swizzled_offset(head, 2 * group + 1)) = folded.y;
+/// What a thread reads of a row's query: eight codes of a head, and the head's scales.
+struct QueryWord {
+  static constexpr int kOfHead = IndexTile::kDim / 8;
+  static constexpr int kOfRow = IndexTile::kHeads * kOfHead;
+
+  uint32_t codes = 0;
+  uint32_t scales = 0;
+
+  __device__ QueryWord(const IndexCall& call, int64_t row, int word) {
+    const int head = word / kOfHead;
+    if (head >= call.heads) return;
+    const int64_t at = row * call.heads + head;
+    codes = reinterpret_cast<const uint32_t*>(call.q_codes)[at * kOfHead + word % kOfHead];
+    scales = reinterpret_cast<const uint32_t*>(call.q_scales)[at];
   }
-  for (int i = static_cast<int>(threadIdx.x); i < rows * IndexTile::kHeads; i += kThreads) {
-    const int row = i / IndexTile::kHeads;
-    const int head = i % IndexTile::kHeads;
-    bf16 weight{0};
-    if (head < call.heads) {
-      const int64_t at = (first + row) * call.heads + head;
-      const auto largest = static_cast<uint8_t>(largest_byte(scales[at]));
-      weight = to_bf16(to_float(call.head_weights[at]) * decode_e8m0(largest));
-    }
-    auto* weights = reinterpret_cast<bf16*>(weight_pairs + row * IndexTile::kWeightBytes);
-    weights[head % 8 / 2 * 8 + head / 8 * 2 + head % 2] = weight;
+
+  /// Folds it into the row's `queries`, a swizzled tile of 32 rows of 128 bytes.
+  __device__ void write(uint8_t* queries, int word) const {
+    const int group = word % kOfHead / 4;
+    const int own = static_cast<int>(scales >> (8 * group) & 255);
+    const uint2 folded = fold_codes(codes, 6 + own - static_cast<int>(largest_byte(scales)));
+    uint8_t* to = queries + word % 4 * 4;
+    const int head = word / kOfHead;
+    *reinterpret_cast<uint32_t*>(to + swizzled_offset(head, 2 * group)) = folded.x;
+    *reinterpret_cast<uint32_t*>(to + swizzled_offset(head, 2 * group + 1)) = folded.y;
   }
-}
+};
+
+/// The weight of a head with its largest scale; 0 where there is no such head.
+struct HeadWeight {
+  bf16 weight{0};
+  uint32_t scales = 0;
+
+  __device__ HeadWeight(const IndexCall& call, int64_t row, int head) {
+    if (head >= call.heads) return;
+    const int64_t at = row * call.heads + head;
+    weight = call.head_weights[at];
+    scales = reinterpret_cast<const uint32_t*>(call.q_scales)[at];
+  }
+
+  /// Writes it into the row's `weights`, pairs of bf16 for the four lanes of a quad: lane t has
+  /// heads 8b + 2t and 8b + 2t + 1 of blocks b = 0 to 3.
+  __device__ void write(uint8_t* weights, int head) const {
+    const float scale = decode_e8m0(static_cast<uint8_t>(largest_byte(scales)));
+    reinterpret_cast<bf16*>(weights)[head % 8 / 2 * 8 + head / 8 * 2 + head % 2] =
+        to_bf16(to_float(weight) * scale);
+  }
+};
 
 }  // namespace di::ops::cuda

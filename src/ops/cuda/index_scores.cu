@@ -1,16 +1,12 @@
 // Keys stand on the M side of the tensor cores, 64 a warpgroup, unpacked from FP4 to E4M3
-// registers; the 32 heads of a row are the N side, in shared memory. A group of 32 channels is one
-// exact FP8 product; the four groups join in fp32 with the key's scales, in order. Relu, bf16, head
-// weights and the sum over heads follow in registers: that sum is one more product of the tensor
-// cores, by ones.
+// registers; the 32 heads of a row are the N side, in shared memory. A CTA takes rows and a share
+// of the keys that they see; what neither depends on the other is read at once.
 #include <algorithm>
 #include <bit>
 
-#include "ops/cuda/index_key_stream.cuh"
+#include "ops/cuda/index_score_tile.cuh"
 #include "ops/cuda/launch_overlapped.cuh"
-#include "ops/cuda/pipeline.cuh"
 #include "ops/cuda/shapes.h"
-#include "ops/cuda/unpack.cuh"
 
 namespace di::ops::cuda {
 namespace {
@@ -25,7 +21,8 @@ constexpr int64_t kManyKeys = 512;  // of a multiprocessor: larger tiles pay
 template <int kHalves>
 constexpr int shared_bytes(int rows) {
   return 1024 + rows * (IndexTile::kQueryBytes + IndexTile::kWeightBytes + 8) +
-         kWarps * kStages * KeyTile<kHalves>::kStageBytes;
+         kWarps *
+             (kStages * KeyTile<kHalves>::kStageBytes + KeyTile<kHalves>::kWarpKeys * kScaleBytes);
 }
 
 struct SharedMemory {
@@ -34,61 +31,17 @@ struct SharedMemory {
   int* visible;      // [rows]
   int* sequence;     // [rows]
   uint8_t* stages;   // [kWarps][kStages]: keys' codes in swizzled pieces, then their scales
+  uint8_t* scales;   // [kWarps][keys of a warp]: as floats
 
-  __device__ SharedMemory(uint8_t* raw, int rows, int stage_bytes) {
+  __device__ SharedMemory(uint8_t* raw, int rows, int warp_keys, int stage_bytes) {
     queries = raw + (1024 - shared_address(raw) % 1024) % 1024;
     weights = queries + rows * IndexTile::kQueryBytes;
     stages = weights + rows * IndexTile::kWeightBytes;
-    visible = reinterpret_cast<int*>(stages + kWarps * kStages * stage_bytes);
+    scales = stages + kWarps * kStages * stage_bytes;
+    visible = reinterpret_cast<int*>(scales + kWarps * warp_keys * kScaleBytes);
     sequence = visible + rows;
   }
 };
-
-/// What all query tiles have in their descriptors.
-constexpr uint64_t kDescriptor = uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
-
-/// max(x, 0) of both, rounded to bf16; NaN stays NaN.
-__device__ uint32_t round_positive_pair(float low, float high) {
-  uint32_t pair;
-  asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-}
-
-/// Scores of a tile for the query whose descriptor begins with `query`: x of key lane / 4, y of the
-/// one eight behind. The same in the four lanes of a key.
-__device__ float2 score_tile(KeyFragment& keys, uint32_t query, const uint4& weights) {
-  float sums[IndexTile::kGroups][16];
-#pragma unroll
-  for (int group = 0; group < IndexTile::kGroups; ++group)
-    hold_registers(keys.codes[group]);
-  wgmma_fence();
-#pragma unroll
-  for (int group = 0; group < IndexTile::kGroups; ++group)
-    wgmma_e4m3_n32(sums[group], keys.codes[group], kDescriptor | (query + 2 * group));
-  wgmma_commit();
-  wgmma_wait<0>();
-#pragma unroll
-  for (int group = 0; group < IndexTile::kGroups; ++group)
-    hold_registers(sums[group]);
-  const uint32_t weight[4] = {weights.x, weights.y, weights.z, weights.w};
-  uint32_t products[4][2];
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {  // pairs of heads: block i / 2, key half i % 2
-    float dot[2];
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      dot[j] = __fmul_rn(sums[0][2 * i + j], keys.scales[0][i % 2]);
-#pragma unroll
-      for (int group = 1; group < IndexTile::kGroups; ++group)
-        dot[j] = fmaf(sums[group][2 * i + j], keys.scales[group][i % 2], dot[j]);
-    }
-    products[i / 2][i % 2] = multiply_bf16x2(round_positive_pair(dot[0], dot[1]), weight[i / 2]);
-  }
-  float total[4] = {0, 0, 0, 0};
-  add_row_sums(total, {products[0][0], products[0][1], products[1][0], products[1][1]});
-  add_row_sums(total, {products[2][0], products[2][1], products[3][0], products[3][1]});
-  return {total[0], total[2]};
-}
 
 /// The rows of a CTA.
 struct CtaRows {
@@ -97,19 +50,32 @@ struct CtaRows {
   int count;
 };
 
-/// The run of rows from row `row` of the op on, the furthest of which sees `visible` entries.
+/// The run of rows from row `row` of the op on, of a sequence with this table of blocks; the
+/// furthest sees `visible` entries.
 template <bool kCandidates>
-__device__ KeyRun find_run(const IndexCall& call, int64_t row, int sequence, int visible) {
+__device__ KeyRun find_run(const IndexCall& call, int64_t row, const int32_t* table, int visible) {
   return {
-      .table = call.sequences[sequence].block_table,
+      .table = table,
       .candidates = kCandidates ? call.candidates + row * call.width : nullptr,
       .places = call.places(visible)};
 }
 
 /// Brings what the CTA's rows are into shared memory.
 __device__ void load_rows(const IndexCall& call, const SharedMemory& shared, const CtaRows& rows) {
-  load_queries<kThreads>(call, shared.queries, shared.weights, rows.first, rows.count);
-  for (int row = static_cast<int>(threadIdx.x); row < rows.count; row += kThreads) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  for (int i = thread; i < rows.count * QueryWord::kOfRow; i += kThreads) {
+    const int row = i / QueryWord::kOfRow;
+    const int word = i % QueryWord::kOfRow;
+    QueryWord(call, rows.first + row, word)
+        .write(shared.queries + row * IndexTile::kQueryBytes, word);
+  }
+  for (int i = thread; i < rows.count * IndexTile::kHeads; i += kThreads) {
+    const int row = i / IndexTile::kHeads;
+    const int head = i % IndexTile::kHeads;
+    HeadWeight(call, rows.first + row, head)
+        .write(shared.weights + row * IndexTile::kWeightBytes, head);
+  }
+  for (int row = thread; row < rows.count; row += kThreads) {
     shared.visible[row] = call.visible(rows.first + row);
     shared.sequence[row] = call.sequence_of[rows.first + row];
   }
@@ -119,7 +85,7 @@ __device__ void load_rows(const IndexCall& call, const SharedMemory& shared, con
 
 /// A warpgroup's part of a run, rows [begin, end) of the CTA: tiles `tile`, tile + step and on,
 /// whose copies have begun.
-template <bool kCandidates, int kHalves>
+template <bool kCandidates, bool kOneRow, int kHalves>
 __device__ void score_run(
     const IndexCall& call,
     const SharedMemory& shared,
@@ -133,41 +99,61 @@ __device__ void score_run(
     int step
 ) {
   using Tile = KeyTile<kHalves>;
+  constexpr int kRowsAtOnce = kOneRow ? 1 : 2;
+  static_assert(kRowsAtOnce * kHalves <= 2);
   constexpr uint32_t kLastStage = (kStages - 1) * Tile::kStageBytes;
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int own_key = lane / 4 + lane % 4 * kChunk;  // whose score the lane writes
-  auto queries = static_cast<uint32_t>(b_descriptor(shared_address(shared.queries), 0));
+  int lane = static_cast<int>(threadIdx.x) % 32;
+  asm("" : "+r"(lane));  // kept, not read again
+  // Two scores a lane and a row, or two rows, make a lane's quad: which of them the lane writes.
+  const int own_row = kOneRow ? 0 : lane % 4 / 2;
+  const int own_key = warp * Tile::kWarpKeys + lane / 4 + lane % 4 * kChunk % Tile::kWarpKeys;
+  const auto queries = static_cast<uint32_t>(b_descriptor(shared_address(shared.queries), 0));
   uint32_t weights_at = shared_address(shared.weights) + lane % 4 * 16;
-  uint32_t visible_at = shared_address(shared.visible);
-  asm("" : "+r"(queries), "+r"(weights_at), "+r"(visible_at));  // kept, not computed again
+  uint32_t visible_at = shared_address(shared.visible) + own_row * 4;
+  const uint32_t scales_at =
+      shared_address(shared.scales) + threadIdx.x / 32 * Tile::kWarpKeys * kScaleBytes;
+  const uint32_t own_scale_at = scales_at + own_key % Tile::kWarpKeys * kScaleBytes;
+  const auto stride = static_cast<uint32_t>(call.scores.stride);  // 32 bits hold a workspace
+  uint32_t first = static_cast<uint32_t>(rows.first_score + begin + own_row) * stride;
+  asm("" : "+r"(weights_at), "+r"(visible_at), "+r"(first));
   uint32_t stage = 0;
-  uint32_t free_stage = kLastStage;
   for (; tile * Tile::kKeys < run.places; tile += step) {
-    const int place = tile * Tile::kKeys + warp * Tile::kWarpKeys + own_key % Tile::kWarpKeys;
+    const int place = tile * Tile::kKeys + own_key;
     const int entry = entry_at<kCandidates>(call, run, place);
     wait_copies<kStages - 2>();
     __syncwarp();
-    keys.copy_next(free_stage);
+    keys.copy_next(stage == 0 ? kLastStage : stage - Tile::kStageBytes);
+    const uint32_t codes_at = ring + stage;
+    const bool wide = spread_scales(
+        codes_at + Tile::kWarpKeys * IndexTile::kCodeBytes, scales_at, Tile::kWarpKeys
+    );
+    const float scale = wide ? 1.0f : __uint_as_float(load_shared_4(own_scale_at));
     KeyFragment fragment;
-    if constexpr (kHalves == 1) fragment.load(ring + stage, Tile::kWarpKeys, 0);
-    free_stage = stage;
-    uint16_t* to = call.scores.keys + (rows.first_score + begin) * call.scores.stride + place;
-    for (int row = begin; row < end; ++row, to += call.scores.stride) {
-      const uint32_t query = queries + static_cast<uint32_t>(row) * (IndexTile::kQueryBytes / 16);
-      const uint4 weights = load_shared_16(weights_at + row * IndexTile::kWeightBytes);
+    if constexpr (kHalves == 1) fragment.load(codes_at, scales_at, 0);
+    uint32_t at = first + static_cast<uint32_t>(place);
+    for (int row = begin; row < end; row += kRowsAtOnce, at += kRowsAtOnce * stride) {
       float own = 0;
 #pragma unroll
-      for (int half = 0; half < kHalves; ++half) {
-        if constexpr (kHalves > 1) fragment.load(ring + stage, Tile::kWarpKeys, 16 * half);
-        const float2 score = score_tile(fragment, query, weights);
-        if (lane % 4 == 2 * half) own = score.x;
-        if (lane % 4 == 2 * half + 1) own = score.y;
+      for (int i = 0; i < kRowsAtOnce * kHalves; ++i) {
+        const int scored = row + i / kHalves;
+        if (i > 0 && kHalves == 1 && scored >= end) break;
+        if constexpr (kHalves > 1) fragment.load(codes_at, scales_at, 16 * i);
+        uint32_t query = queries + static_cast<uint32_t>(scored) * (IndexTile::kQueryBytes / 16);
+        if constexpr (!kOneRow)
+          asm volatile("" : "+r"(query));  // all of a descriptor's parts are made of this
+        const uint4 weights = load_shared_16(weights_at + scored * IndexTile::kWeightBytes);
+        const float2 score = score_tile<kOneRow>(fragment, wide, query, weights);
+        if (lane % 4 == 2 * i) own = score.x;
+        if (lane % 4 == 2 * i + 1) own = score.y;
       }
-      const auto visible = static_cast<int>(load_shared_4(visible_at + row * 4));
-      const bool seen = entry >= 0 && entry < visible;
-      const uint16_t key = order_key(own);
-      if (lane % 4 < 2 * kHalves) *to = seen ? key : uint16_t{0};
+      int visible = run.places;
+      if constexpr (kCandidates || !kOneRow) {
+        visible = static_cast<int>(load_shared_4(visible_at + row * 4));
+      }
+      const bool owns = kOneRow ? lane % 4 < 2 * kHalves : row + own_row < end;
+      const bool seen = (!kCandidates || entry >= 0) && entry < visible;
+      write_key(call.scores, at, own * scale, seen, owns, owns && lane < 4);
     }
     stage = stage == kLastStage ? 0 : stage + Tile::kStageBytes;
   }
@@ -175,42 +161,66 @@ __device__ void score_run(
   __syncwarp();
 }
 
+/// A CTA's part of one row: every gridDim.x-th group of four tiles. All that does not depend on
+/// something else is read first; the keys are on their way before the query is prepared.
+template <bool kCandidates, int kHalves>
+__device__ void score_row(
+    const IndexCall& call, const SharedMemory& shared, const CtaRows& rows, uint32_t ring, int tile
+) {
+  static_assert(kThreads == QueryWord::kOfRow);
+  const auto thread = static_cast<int>(threadIdx.x);
+  const QueryWord word(call, rows.first, thread);
+  const HeadWeight weight(call, rows.first, thread);
+  // A row alone is mostly that of the sequence of its number.
+  const int likely = static_cast<int>(min(rows.first, int64_t{call.num_sequences} - 1));
+  const int32_t* table = call.sequences[likely].block_table;
+  const int sequence = call.sequence_of[rows.first];
+  const int visible = call.visible(rows.first);
+  if (sequence != likely) table = call.sequences[sequence].block_table;
+  const KeyRun run = find_run<kCandidates>(call, rows.first, table, visible);
+  const int step = static_cast<int>(gridDim.x) * kWarpgroups;
+  KeyStream<kCandidates, kHalves> keys(call, run, tile, step, ring);
+  keys.copy_first();
+  word.write(shared.queries, thread);
+  if (thread < IndexTile::kHeads) weight.write(shared.weights, thread);
+  if (thread == 0) shared.visible[0] = visible;
+  fence_async_proxy();
+  __syncthreads();
+  score_run<kCandidates, true>(call, shared, rows, 0, 1, run, keys, ring, tile, step);
+}
+
 /// A CTA takes `tile_rows` rows and every gridDim.x-th group of four tiles of each run of rows of
 /// one sequence among them; a warpgroup takes a tile, and unpacks its keys once for all rows of the
-/// run. Of one row alone, keys are on their way before the query is prepared.
+/// run.
 template <bool kCandidates, bool kOneRow, int kHalves>
-__global__ void __launch_bounds__(kThreads, 1) score_tiles(IndexCall call, int tile_rows) {
+__global__ void __launch_bounds__(kThreads, 1)
+    score_tiles(const __grid_constant__ IndexCall call, int tile_rows) {
   extern __shared__ uint8_t raw[];
   wait_for_previous_kernels();
   if constexpr (kOneRow) tile_rows = 1;
   constexpr int kStageBytes = KeyTile<kHalves>::kStageBytes;
-  const SharedMemory shared(raw, tile_rows, kStageBytes);
+  const SharedMemory shared(raw, tile_rows, KeyTile<kHalves>::kWarpKeys, kStageBytes);
   CtaRows rows{.first = 0, .first_score = int64_t{blockIdx.y} * tile_rows, .count = 1};
   rows.first = call.scores.first_row + rows.first_score;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const uint32_t ring = shared_address(shared.stages) + warp * kStages * kStageBytes;
   const int tile = static_cast<int>(blockIdx.x) * kWarpgroups + warp / 4;
-  const int step = static_cast<int>(gridDim.x) * kWarpgroups;
   if constexpr (kOneRow) {
-    const KeyRun run = find_run<kCandidates>(
-        call, rows.first, call.sequence_of[rows.first], call.visible(rows.first)
-    );
-    KeyStream<kCandidates, kHalves> keys(call, run, tile, step, ring);
-    keys.copy_first();
-    load_rows(call, shared, rows);
-    score_run(call, shared, rows, 0, 1, run, keys, ring, tile, step);
+    score_row<kCandidates, kHalves>(call, shared, rows, ring, tile);
   } else {
+    const int step = static_cast<int>(gridDim.x) * kWarpgroups;
     rows.count = static_cast<int>(min(int64_t{tile_rows}, call.scores.rows - rows.first_score));
     load_rows(call, shared, rows);
     for (int begin = 0, end = 0; begin < rows.count; begin = end) {
       int visible = 0;
       for (end = begin; end < rows.count && shared.sequence[end] == shared.sequence[begin]; ++end)
         visible = max(visible, shared.visible[end]);
-      const KeyRun run =
-          find_run<kCandidates>(call, rows.first + begin, shared.sequence[begin], visible);
+      const KeyRun run = find_run<kCandidates>(
+          call, rows.first + begin, call.sequences[shared.sequence[begin]].block_table, visible
+      );
       KeyStream<kCandidates, kHalves> keys(call, run, tile, step, ring);
       keys.copy_first();
-      score_run(call, shared, rows, begin, end, run, keys, ring, tile, step);
+      score_run<kCandidates, false>(call, shared, rows, begin, end, run, keys, ring, tile, step);
     }
   }
 }
@@ -273,15 +283,14 @@ void launch_scores(Exec& exec, const IndexCall& call, int tile_rows, int64_t pla
 }
 
 void score_on_tensor_cores(Exec& exec, const IndexCall& call, int tile_rows, int64_t places) {
+  const bool few = call.scores.rows * places < kManyKeys * num_sms();
   if (call.candidates != nullptr) {
-    launch_scores<true, true, 1>(exec, call, 1, places);
-  } else if (tile_rows > 1) {
-    launch_scores<false, false, 1>(exec, call, tile_rows, places);
-  } else if (call.scores.rows * places < kManyKeys * num_sms()) {
-    launch_scores<false, true, 1>(exec, call, 1, places);
-  } else {
-    launch_scores<false, true, 2>(exec, call, 1, places);
+    return few ? launch_scores<true, true, 1>(exec, call, 1, places)
+               : launch_scores<true, true, 2>(exec, call, 1, places);
   }
+  if (tile_rows > 1) return launch_scores<false, false, 1>(exec, call, tile_rows, places);
+  return few ? launch_scores<false, true, 1>(exec, call, 1, places)
+             : launch_scores<false, true, 2>(exec, call, 1, places);
 }
 
 }  // namespace
@@ -305,8 +314,11 @@ IndexCall index_call(const IndexSelect& op, const IndexScores& scores) {
       .dim = static_cast<int>(op.q_codes.dim(2) * 2),
       .keys = op.keys,
       .block_shift = std::countr_zero(static_cast<uint64_t>(op.keys.entries_per_block)),
+      .block_mask = static_cast<uint32_t>(op.keys.entries_per_block - 1),
+      .scales_at = static_cast<uint32_t>(op.keys.entries_per_block * op.keys.record_bytes),
       .ratio = static_cast<int>(op.ratio),
       .sequences = op.rows.sequences.data(),
+      .num_sequences = static_cast<int>(op.rows.sequences.size()),
       .sequence_of = op.rows.sequence_of.data,
       .positions = op.rows.positions.data};
 }

@@ -11,12 +11,16 @@ namespace di::ops::cuda {
 /// most: places behind the row's last entry hold key 0.
 inline constexpr int64_t kScoreTile = 128;
 
+/// Neighbouring places whose best key is kept beside them: what 16 bytes hold.
+inline constexpr int kVectorKeys = 8;
+
 /// Order keys of a chunk of rows. A place is an entry; for a consumer of candidates place p is
 /// entry p mod block size of candidate block p / block size.
 struct IndexScores {
-  uint16_t* keys = nullptr;  // [rows, stride]
-  int64_t stride = 0;        ///< a multiple of kScoreTile
-  int64_t first_row = 0;     ///< of the op's rows
+  uint16_t* keys = nullptr;   // [rows, stride]
+  uint16_t* bests = nullptr;  // [rows, stride / kVectorKeys]: of every vector of places
+  int64_t stride = 0;         ///< a multiple of kScoreTile
+  int64_t first_row = 0;      ///< of the op's rows
   int64_t rows = 0;
 };
 

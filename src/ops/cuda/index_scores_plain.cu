@@ -54,8 +54,13 @@ __global__ void score_plainly(IndexCall call) {
       const int block = slot < call.width ? candidates[slot] : -1;
       entry = block < 0 ? visible : block * call.block_size + place % call.block_size;
     }
-    call.scores.keys[int64_t{blockIdx.y} * call.scores.stride + place] =
-        entry < visible ? order_key(plain_score(call, row, table, entry)) : uint16_t{0};
+    const uint32_t key = entry < visible ? order_key(plain_score(call, row, table, entry)) : 0;
+    const int64_t at = int64_t{blockIdx.y} * call.scores.stride + place;
+    call.scores.keys[at] = static_cast<uint16_t>(key);
+    uint32_t best = key;
+    for (int distance = 1; distance < kVectorKeys; distance *= 2)
+      best = max(best, __shfl_xor_sync(0xffffffffu, best, distance));
+    if (place % kVectorKeys == 0) call.scores.bests[at / kVectorKeys] = static_cast<uint16_t>(best);
   }
 }
 

@@ -41,7 +41,10 @@ void index_select(Exec& exec, const IndexSelect& op) {
   const Arena::Scope scope(exec.scratch);
   // Never less for a longer context, so that scratch can be planned for the longest.
   const int64_t keys = std::min(rows * stride, std::max(stride, kWorkspaceBytes / 2));
-  IndexScores scores{.keys = exec.scratch.take<uint16_t>(keys), .stride = stride};
+  IndexScores scores{
+      .keys = exec.scratch.take<uint16_t>(keys),
+      .bests = exec.scratch.take<uint16_t>(keys / kVectorKeys),
+      .stride = stride};
   for (scores.first_row = 0; scores.first_row < rows; scores.first_row += chunk) {
     scores.rows = std::min(chunk, rows - scores.first_row);
     score_entries(exec, op, scores);

@@ -203,6 +203,16 @@ TEST(IndexSelectOnCudaTest, SelectsInLongContexts) {
   expect_reference(RandomIndex(2, halves, {{50'000, 3}}));
 }
 
+TEST(IndexSelectOnCudaTest, TakesScalesOfAKeyThatLieFarApart) {
+  DI_NEEDS_GPU();
+  for (const uint8_t scale : {uint8_t{40}, uint8_t{180}}) {
+    RandomIndex random(6, kModel, {{70'000, 1}, {3'000, 3}});
+    for (int64_t j = 0; j < 3'000; j += 7)
+      random.keys()[random.scale_at(j % 2, j) + static_cast<std::size_t>(j % 4)] = scale;
+    expect_reference(random);
+  }
+}
+
 TEST(IndexSelectOnCudaTest, PrefersTheFirstOfEqualEntries) {
   DI_NEEDS_GPU();
   Machine machine;
@@ -278,7 +288,11 @@ void expect_best(const std::vector<int64_t>& counts, int64_t k, int kind) {
           static_cast<uint16_t>(choices[static_cast<std::size_t>(kind)]);
     }
   }
-  DeviceArray<uint16_t> device_keys(keys);
+  std::vector<uint16_t> bests;
+  for (std::size_t first = 0; first < keys.size(); first += kVectorKeys)
+    bests.push_back(*std::max_element(keys.begin() + first, keys.begin() + first + kVectorKeys));
+  const DeviceArray<uint16_t> device_keys(keys);
+  const DeviceArray<uint16_t> device_bests(bests);
   const DeviceArray<int64_t> device_positions(positions);
   DeviceArray<int32_t> selected(rows * k);
   selected.poison();
@@ -289,7 +303,11 @@ void expect_best(const std::vector<int64_t>& counts, int64_t k, int kind) {
   select_entries(
       machine.device(),
       op,
-      {.keys = device_keys.data(), .stride = stride, .first_row = 0, .rows = rows}
+      {.keys = device_keys.data(),
+       .bests = device_bests.data(),
+       .stride = stride,
+       .first_row = 0,
+       .rows = rows}
   );
   const std::vector<int32_t> found = selected.read();
   for (int64_t row = 0; row < rows; ++row) {
