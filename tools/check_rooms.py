@@ -39,6 +39,7 @@ LIBRARY_HOMES = {
     "utf8proc.h": ["text/"],
     "immintrin.h": ["base/", "ops/cpu/", "bench/"],
     "cuda": ["ops/cuda/", "sampling/cuda/"],
+    "cupti": ["ops/cuda/kernel_trace.cc"],
 }
 
 

@@ -77,11 +77,38 @@ void TraceRecorder::append(Track track, const TraceSpan& span, Json::Object args
   track.buffer_->spans.push_back({span, std::move(args)});
 }
 
+const char* TraceRecorder::name(std::string_view text) {
+  const std::lock_guard lock(texts_mutex_);
+  return names_.emplace(text).first->c_str();
+}
+
+void TraceRecorder::note(std::string_view about, std::string_view text) {
+  const std::lock_guard lock(texts_mutex_);
+  notes_.emplace_back(std::string(about), text);
+}
+
+void TraceRecorder::at_end(std::function<void(TraceRecorder&)> add_last) {
+  const std::lock_guard lock(texts_mutex_);
+  last_.push_back(std::move(add_last));
+}
+
+void TraceRecorder::finish() {
+  std::vector<std::function<void(TraceRecorder&)>> last;
+  {
+    const std::lock_guard lock(texts_mutex_);
+    last.swap(last_);
+  }
+  for (const auto& add_last : last)
+    add_last(*this);
+  active_.store(false, std::memory_order_relaxed);
+}
+
 bool TraceRecorder::step_done() {
   if (!active()) return false;
   const int64_t done = num_steps_.fetch_add(1, std::memory_order_relaxed) + 1;
-  if (limits_.num_steps == 0 || done < limits_.num_steps) return false;
-  return active_.exchange(false, std::memory_order_relaxed);
+  if (limits_.num_steps == 0 || done != limits_.num_steps) return false;
+  finish();
+  return true;
 }
 
 int64_t TraceRecorder::num_dropped() const {
@@ -118,9 +145,14 @@ std::string TraceRecorder::event_text(const StoredSpan& stored, int64_t thread) 
 }
 
 void TraceRecorder::write(std::ostream& out) const {
-  const Json other = Json::Object{
+  Json::Object other{
       {"num_steps", num_steps_.load(std::memory_order_relaxed)}, {"num_dropped", num_dropped()}};
-  out << R"({"displayTimeUnit": "ms", "otherData": )" << other.dump() << R"(, "traceEvents": [)";
+  {
+    const std::lock_guard lock(texts_mutex_);
+    other.insert(other.end(), notes_.begin(), notes_.end());
+  }
+  out << R"({"displayTimeUnit": "ms", "otherData": )" << Json(std::move(other)).dump()
+      << R"(, "traceEvents": [)";
   out << '\n' << metadata("process_name", 0, "name", "deepinfer").dump();
   int64_t thread = 0;
   for (Buffer* buffer : buffers()) {

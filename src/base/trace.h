@@ -8,10 +8,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <ostream>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -33,7 +35,7 @@ inline constexpr std::size_t kMaxTraceText = 120;
 
 /// A piece of work: from `start` to `end` on one track.
 struct TraceSpan {
-  const char* name = nullptr;  ///< a literal
+  const char* name = nullptr;  ///< a literal, or TraceRecorder::name()
   TraceClock::time_point start;
   TraceClock::time_point end;
 };
@@ -77,8 +79,21 @@ class TraceRecorder {
   /// Records a span on one of this recorder's tracks. Spans of one track should nest.
   void add(Track track, const TraceSpan& span, std::initializer_list<TraceArg> args = {});
 
-  /// Tells that a step ended. After num_steps of them further spans are ignored. Returns whether
-  /// this was the last step, which it says once.
+  /// A name that is no literal, for spans of this recorder.
+  const char* name(std::string_view text);
+
+  /// A sentence about the trace as a whole, beside the numbers of steps and spans in the file.
+  void note(std::string_view about, std::string_view text);
+
+  /// Has `add_last` called once, by the thread that ends the trace, for spans that are known only
+  /// then.
+  void at_end(std::function<void(TraceRecorder&)> add_last);
+
+  /// Ends the trace before its last step. No other thread may be in step_done().
+  void finish();
+
+  /// Tells that a step ended. After num_steps of them the trace ends, as by finish(), and further
+  /// spans are ignored. Returns whether this was the last step, which it says once.
   bool step_done();
 
   /// False once the last step is done.
@@ -89,7 +104,7 @@ class TraceRecorder {
 
   /// Writes all that was recorded so far as Chrome-trace JSON: complete events ("ph": "X") with
   /// times in microseconds since the recorder was made, track names as metadata, and under
-  /// "otherData" the numbers of steps and of dropped spans.
+  /// "otherData" the numbers of steps and of dropped spans, and the notes.
   void write(std::ostream& out) const;
 
   /// write() into a file. Throws Error{kIo} when it cannot be written.
@@ -121,6 +136,10 @@ class TraceRecorder {
   std::atomic<int64_t> num_spans_{0};  // offered: those kept and those dropped
   mutable std::mutex tracks_mutex_;
   std::vector<std::unique_ptr<Buffer>> tracks_;
+  mutable std::mutex texts_mutex_;
+  std::set<std::string, std::less<>> names_;
+  Json::Object notes_;
+  std::vector<std::function<void(TraceRecorder&)>> last_;
 };
 
 /// Records the time from its construction to its end, unless the recorder is null.

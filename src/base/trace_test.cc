@@ -128,6 +128,41 @@ TEST(Trace, RecordingEndsWithItsLastStep) {
   EXPECT_EQ(trace.num_dropped(), 0) << "what comes after the end is not missing";
 }
 
+TEST(Trace, WhatIsKnownOnlyAtTheEndIsAddedThenAndOnce) {
+  TraceRecorder trace({.num_steps = 1});
+  const auto start = TraceClock::now();
+  trace.at_end([&](TraceRecorder& recorder) {
+    EXPECT_TRUE(recorder.active());
+    const std::string name = "kernel<" + std::to_string(64) + ">";
+    recorder.add(recorder.track("kernels"), {recorder.name(name), start, start});
+  });
+  EXPECT_TRUE(trace.step_done());
+  trace.finish();
+  const auto spans = spans_by_track(written(trace)).at("kernels");
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_EQ(spans[0].at("name").as_string(), "kernel<64>");
+}
+
+TEST(Trace, MayBeFinishedBeforeItsLastStep) {
+  TraceRecorder trace({.num_steps = 5});
+  bool added = false;
+  trace.at_end([&](TraceRecorder&) { added = true; });
+  EXPECT_FALSE(trace.step_done());
+  EXPECT_FALSE(added);
+  trace.finish();
+  EXPECT_TRUE(added);
+  EXPECT_FALSE(trace.active());
+  EXPECT_FALSE(trace.step_done());
+}
+
+TEST(Trace, NotesStandBesideTheNumbers) {
+  TraceRecorder trace;
+  trace.note("kernels", "none: no library");
+  const Json file = written(trace);
+  EXPECT_EQ(file.at("otherData").at("kernels").as_string(), "none: no library");
+  EXPECT_EQ(file.at("otherData").at("num_steps").as_integer(), 0);
+}
+
 TEST(Trace, LongTextIsCutBetweenCharacters) {
   TraceRecorder trace;
   std::string text(kMaxTraceText - 1, 'x');

@@ -39,6 +39,7 @@ void Tracer::step_done() {
 }
 
 void Tracer::write() {
+  recorder_->finish();
   try {
     recorder_->write_file(path_);
   } catch (const Error& error) {

@@ -135,6 +135,8 @@ void CudaDevice::enqueue(const StepInputs& inputs, InFlight& flight) {
   most_ = 0;
   flight.buffers.start.record(exec_.stream);
   start_trace(inputs, flight);
+  std::optional<ops::cuda::KernelTrace::Step> traced;
+  if (flight.trace != nullptr) traced.emplace(device_trace_->kernels.kernels(), inputs.step);
   const std::vector<int64_t> num_drafts = drafts_to_verify(inputs, [this](int32_t slot) {
     const Entry& entry = entries_[static_cast<std::size_t>(slot)];
     return entry.ended ? nullptr : &entry.drafts;
@@ -196,10 +198,13 @@ void CudaDevice::start_trace(const StepInputs& inputs, InFlight& flight) {
   flight.trace.reset();
   if (inputs.trace == nullptr) return;
   if (inputs.trace != traced_) {
-    clock_ = std::make_shared<DeviceClock>(exec_.stream);
+    device_trace_ = std::make_shared<DeviceTrace>(*inputs.trace, exec_.stream);
+    inputs.trace->at_end([device = device_trace_](TraceRecorder& trace) {
+      device->kernels.write(trace);
+    });
     traced_ = inputs.trace;
   }
-  flight.trace = std::make_unique<StepTrace>(inputs, clock_, exec_.stream);
+  flight.trace = std::make_unique<StepTrace>(inputs, device_trace_, exec_.stream);
 }
 
 template <class T>

@@ -160,8 +160,8 @@ class CudaDevice final : public Device {
   int64_t launched_ = 0;
   int64_t collected_ = 0;
   Recordings<GraphKey> recordings_;
-  std::shared_ptr<TraceRecorder> traced_;  // whose steps clock_ times
-  std::shared_ptr<const DeviceClock> clock_;
+  std::shared_ptr<TraceRecorder> traced_;  // of device_trace_
+  std::shared_ptr<DeviceTrace> device_trace_;
 
   // Of the step that is being launched.
   model::Step step_;

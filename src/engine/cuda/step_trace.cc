@@ -16,33 +16,34 @@ TraceClock::time_point DeviceClock::time_of(const ops::cuda::Event& event) const
 }
 
 StepTrace::StepTrace(
-    const StepInputs& inputs, std::shared_ptr<const DeviceClock> clock, cudaStream_t stream
+    const StepInputs& inputs, std::shared_ptr<DeviceTrace> device, cudaStream_t stream
 )
-    : trace_(inputs.trace), clock_(std::move(clock)), events_(stream), step_(inputs.step) {
+    : trace_(inputs.trace), device_(std::move(device)), events_(stream), work_{inputs.step} {
   for (const SequenceOrder& order : inputs.sequences) {
     const bool decodes = order.rows.start >= order.rows.prompt_tokens;
-    (decodes ? decode_rows_ : prefill_rows_) += order.rows.num_rows;
+    (decodes ? work_.decode_rows : work_.prefill_rows) += order.rows.num_rows;
   }
 }
 
 void StepTrace::write(const ops::cuda::Event& start, const ops::cuda::Event& end) const {
   const TraceRecorder::Track track = trace_->track("device");
-  const char* phase = prefill_rows_ == 0  ? "decode"
-                      : decode_rows_ == 0 ? "prefill"
-                                          : "prefill and decode";
+  const DeviceClock& clock = device_->clock;
   trace_->add(
       track,
-      {phase, clock_->time_of(start), clock_->time_of(end)},
-      {{"step", step_}, {"prefill_rows", prefill_rows_}, {"decode_rows", decode_rows_}}
+      {work_.phase(), clock.time_of(start), clock.time_of(end)},
+      {{"step", work_.step},
+       {"prefill_rows", work_.prefill_rows},
+       {"decode_rows", work_.decode_rows}}
   );
   const auto& marks = events_.marks();
   for (std::size_t i = 1; i < marks.size(); ++i) {
     trace_->add(
         track,
-        {marks[i].op, clock_->time_of(marks[i - 1].end), clock_->time_of(marks[i].end)},
+        {marks[i].op, clock.time_of(marks[i - 1].end), clock.time_of(marks[i].end)},
         {{"rows", marks[i].rows}}
     );
   }
+  device_->kernels.add(work_);
 }
 
 }  // namespace di::engine::cuda

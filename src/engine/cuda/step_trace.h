@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/trace.h"
+#include "engine/cuda/kernel_spans.h"
 #include "engine/step_inputs.h"
 #include "ops/cuda/op_events.h"
 
@@ -22,13 +23,19 @@ class DeviceClock {
   TraceClock::time_point time_;
 };
 
-/// From launch to collect of a traced step. Steps that are played from a recording show as one
-/// span; in others every op is seen.
+/// What the steps of one trace share.
+struct DeviceTrace {
+  DeviceTrace(TraceRecorder& trace, cudaStream_t stream) : kernels(trace), clock(stream) {}
+
+  KernelSpans kernels;
+  const DeviceClock clock;
+};
+
+/// From launch to collect of a traced step. On the track "device", steps that are played from a
+/// recording show as one span; in others every op is seen. Kernels are on a track of their own.
 class StepTrace {
  public:
-  StepTrace(
-      const StepInputs& inputs, std::shared_ptr<const DeviceClock> clock, cudaStream_t stream
-  );
+  StepTrace(const StepInputs& inputs, std::shared_ptr<DeviceTrace> device, cudaStream_t stream);
 
   /// The observer of a pass that is enqueued op by op.
   ops::cuda::OpEvents& events() { return events_; }
@@ -38,11 +45,9 @@ class StepTrace {
 
  private:
   std::shared_ptr<TraceRecorder> trace_;
-  std::shared_ptr<const DeviceClock> clock_;
+  std::shared_ptr<DeviceTrace> device_;
   ops::cuda::OpEvents events_;
-  int64_t step_;
-  int64_t prefill_rows_ = 0;
-  int64_t decode_rows_ = 0;
+  StepWork work_;
 };
 
 }  // namespace di::engine::cuda
