@@ -218,18 +218,34 @@ void add_decode_batch(CLI::App& bench, const std::shared_ptr<BenchOptions>& opti
   });
 }
 
+void bench_device_invariance() {
+#if DI_HAS_CUDA
+  bench::cuda::bench_invariance(print_line);
+#else
+  refuse_cuda();
+#endif
+}
+
 void add_invariance(CLI::App& bench) {
   const auto options = std::make_shared<bench::InvarianceBenchOptions>();
+  const auto device = std::make_shared<BenchOptions>();
   CLI::App* command = bench.add_subcommand(
       "invariance", "The matrices of a layer beside a kernel whose bits depend on the batch"
   );
+  add_backend(*command, *device);
   command->add_option("-t,--threads", options->threads, "Threads; 0: one for each processor")
       ->capture_default_str();
-  command->add_option("--rows", options->rows, "Rows of a step, separated by commas")
+  command->add_option("--rows", options->rows, "Rows of a step on the processor, by commas")
       ->delimiter(',')
       ->check(CLI::Range(int64_t{1}, int64_t{4096}))
       ->allow_extra_args(false);
-  command->callback([options] { bench::bench_invariance(*options, print_line); });
+  command->callback([options, device] {
+    if (device->backend == "cuda") {
+      bench_device_invariance();
+    } else {
+      bench::bench_invariance(*options, print_line);
+    }
+  });
 }
 
 void add_tokenizer(CLI::App& bench) {

@@ -15,6 +15,14 @@ namespace di::bench::cuda {
 /// rate, tflops.
 void bench_ops(const std::string& only, const Emit& emit);
 
+/// What it costs that a row's bits depend on no other row. A matrix is cut along k into slices that
+/// its size alone decides; a kernel that owed nothing would cut it as suits the number of rows. One
+/// line a matrix and number of rows: us with our slices, free_us with the fastest of up to 20,
+/// batch_cost (their quotient less 1), slices and free_slices; then "invariance/layer", the sums
+/// over the matrices of a layer that selects, but the experts'. In all other ops the order of sums
+/// costs nothing that could be chosen by rows (docs/benchmarks/cuda.md).
+void bench_invariance(const Emit& emit);
+
 /// Loads a temporary file of `bytes` in `folder` from its mapping onto the device, once as it is
 /// and once packed as FP4 matrices. Fields name, threads, bytes, us, gbps, copy_gbps (of a copy of
 /// pinned memory in the same run) and share of it. Throws Error{kIo}.

@@ -33,6 +33,20 @@ void occupy(cudaStream_t stream, double seconds);
 /// Read rate of the device's memory in bytes a second: the ceiling of everything that streams.
 double measured_read_rate(cudaStream_t stream);
 
+/// What it costs that a product is cut into the same slices for any number of rows.
+struct SlicesResult {
+  std::string shape;
+  int64_t rows = 0;
+  int64_t slices = 0;            ///< that the matrix' size alone chooses
+  double microseconds = 0;       ///< with them
+  int64_t best_slices = 0;       ///< the fastest number for these rows, of up to 20
+  double best_microseconds = 0;  ///< with them; not above `microseconds`
+};
+using SlicesReport = std::function<void(const SlicesResult&)>;
+
+/// All matrices of the model but the experts'. Every time is measured as by measure().
+void bench_slices(const SlicesReport& report);
+
 void bench_rows(const BenchReport& report);       ///< norms, streams, hyper-connections, Engram
 void bench_index(const BenchReport& report);      ///< scores, selection, compressor
 void bench_experts(const BenchReport& report);    ///< mixture of experts at the real sizes

@@ -18,6 +18,8 @@
 namespace di::ops::cuda {
 namespace {
 
+thread_local int other_chunks = 0;  // of a slice, when there is an OtherSlices
+
 /// Q8 activations as bf16 (times 2^-16), 16 a thread.
 __global__ void expand_rows(const uint8_t* codes, const uint8_t* scales, int64_t pieces, uint4* x) {
   let_next_kernel_start();
@@ -201,8 +203,16 @@ KSlices k_slices(int64_t rows, int64_t cols) {
   int64_t length = std::min(kShortest, chunks);
   while (length < chunks && tiles * ceil_div(chunks, length) > kUnits)
     length += 2;
+  if (other_chunks != 0) length = other_chunks;
   length = std::min(length, chunks);
   return {static_cast<int>(length), static_cast<int>(ceil_div(chunks, length))};
+}
+
+OtherSlices::OtherSlices(int chunks) {
+  other_chunks = chunks;
+}
+OtherSlices::~OtherSlices() {
+  other_chunks = 0;
 }
 
 void linear_q8(Exec& exec, const LinearQ8& op) {

@@ -17,6 +17,15 @@ struct KSlices {
 /// Of a matrix with so many rows and columns.
 KSlices k_slices(int64_t rows, int64_t cols);
 
+/// For benchmarks of what one text costs: while it lives, this thread cuts every matrix into slices
+/// of `chunks` blocks, an even number. Bits then depend on who calls.
+class OtherSlices {
+ public:
+  explicit OtherSlices(int chunks);
+  ~OtherSlices();
+  OtherSlices(const OtherSlices&) = delete;
+};
+
 /// OpTable::linear_q8 for packed kFp8 and kFp4 weights.
 void linear_q8(Exec& exec, const LinearQ8& op);
 

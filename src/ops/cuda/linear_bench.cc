@@ -141,36 +141,92 @@ void run(Exec& exec, const Shape& shape, int64_t rows, const Operands& data, con
   linear(exec, op);
 }
 
+/// The machine as an op sees it, with a stream of its own.
+struct Machine {
+  Machine() { check(cudaStreamCreateWithFlags(&exec.stream, cudaStreamNonBlocking), "stream"); }
+  ~Machine() { cudaStreamDestroy(exec.stream); }
+  Machine(const Machine&) = delete;
+
+  ThreadPool pool{1};
+  Arena scratch{device_memory()};
+  Exec exec{pool, scratch, nullptr, nullptr};
+};
+
+/// Microseconds of one product; its weights turn beyond the cache.
+double time_of(
+    Exec& exec, const Shape& shape, int64_t rows, const Operands& data, const Weights& weights
+) {
+  const int repeats =
+      static_cast<int>(std::max<int64_t>(rows > 64 ? 4 : 8, rows > 64 ? 1 : weights.copies()));
+  return measure(exec.stream, repeats, [&](int i) {
+    run(exec, shape, rows, data, weights.copy(i));
+  });
+}
+
+/// Lengths of slices, in chunks, that cut a matrix into different numbers of them.
+std::vector<int> slice_lengths(const Shape& shape) {
+  const auto chunks = static_cast<int>(column_chunks(shape.cols));
+  std::vector<int> lengths;
+  for (int count = 1; count <= 20; ++count) {
+    const int length = (chunks / 2 + count - 1) / count * 2;
+    if (lengths.empty() || length < lengths.back()) lengths.push_back(length);
+  }
+  return lengths;
+}
+
 }  // namespace
 
+void bench_slices(const SlicesReport& report) {
+  Machine machine;
+  std::mt19937 random(5);
+  for (const Shape& shape : kShapes) {
+    const Weights weights(random, shape);
+    for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64, 256, 1024, 4096}) {
+      if (shape.rows > 100000 && rows > 256) continue;
+      const Operands data(random, shape, rows);
+      const auto time = [&] { return time_of(machine.exec, shape, rows, data, weights); };
+      SlicesResult result{.shape = shape.name, .rows = rows};
+      result.slices = k_slices(shape.rows, shape.cols).count;
+      result.microseconds = time();
+      result.best_slices = result.slices;
+      result.best_microseconds = result.microseconds;
+      for (const int length : slice_lengths(shape)) {
+        const OtherSlices other(length);
+        const KSlices slices = k_slices(shape.rows, shape.cols);
+        if (slices.count == result.slices || (rows > 64 && slices.count > 4)) continue;
+        const double microseconds = time();
+        if (microseconds >= result.best_microseconds) continue;
+        result.best_microseconds = microseconds;
+        result.best_slices = slices.count;
+      }
+      result.microseconds = std::min(result.microseconds, time());
+      if (result.best_microseconds >= result.microseconds) {
+        result.best_microseconds = result.microseconds;
+        result.best_slices = result.slices;
+      }
+      report(result);
+    }
+  }
+}
+
 void bench_linear(const BenchReport& report) {
-  cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
-  ThreadPool pool(1);
-  Arena scratch(device_memory());
-  Exec exec{pool, scratch, nullptr, stream};
+  Machine machine;
   std::mt19937 random(5);
   for (const Shape& shape : kShapes) {
     const Weights weights(random, shape);
     for (const int64_t rows : {1, 8, 16, 32, 64, 128, 256, 512, 1024, 4096}) {
       if (shape.rows > 100000 && rows > 512) continue;
       const Operands data(random, shape, rows);
-      const int repeats =
-          static_cast<int>(std::max<int64_t>(rows > 64 ? 4 : 8, rows > 64 ? 1 : weights.copies()));
-      const double microseconds =
-          measure(stream, repeats, [&](int i) { run(exec, shape, rows, data, weights.copy(i)); });
       report(
           {.op = shape.groups == 0 ? "linear_q8" : "linear",
            .shape = shape.name,
            .rows = rows,
-           .microseconds = microseconds,
+           .microseconds = time_of(machine.exec, shape, rows, data, weights),
            .bytes = static_cast<double>(weights.bytes()),
            .flops = 2.0 * static_cast<double>(rows * shape.rows * shape.cols)}
       );
     }
   }
-  check(cudaStreamSynchronize(stream), "benchmark");
-  check(cudaStreamDestroy(stream), "stream");
 }
 
 }  // namespace di::ops::cuda
