@@ -79,22 +79,27 @@ void launch_rows(const AttentionCall& call, cudaStream_t stream) {
   );
 }
 
-/// An H200 runs 15 clusters at once; two turns of them are still faster than one block a row.
-constexpr int kFewRows = 30;
+/// An H200 runs 15 clusters of eight blocks at once, or 31 of four.
+constexpr int kFewestRows = 15;
+constexpr int kFewRows = 31;
 
 /// Whether splitting a row among blocks pays. The bits are the same either way.
 bool is_few(const AttentionCall& call) {
   return call.rounded_slots() <= split::kMaxKeys && call.rows <= kFewRows;
 }
 
+template <int kCluster>
 void launch_split(Exec& exec, const AttentionCall& call, cudaStream_t stream) {
-  static const int allowed = allow_shared_memory(split::attention, split::kSharedBytes);
+  static const int allowed = allow_shared_memory(
+      split::attention<kCluster>, static_cast<int>(sizeof(split::Shared<kCluster>)) + 1024
+  );
   const Arena::Scope scope(exec.scratch);
-  auto* weights = exec.scratch.take<split::Weights>(call.rows);
-  launch_overlapped(
+  auto* weights = exec.scratch.take<split::RowWeights>(call.rows);
+  launch_clusters_overlapped(
       "sparse_attention",
-      split::attention,
-      dim3(static_cast<unsigned>(call.rows * split::kCluster)),
+      split::attention<kCluster>,
+      dim3(static_cast<unsigned>(call.rows * kCluster)),
+      kCluster,
       split::kThreads,
       allowed,
       stream,
@@ -114,7 +119,8 @@ void sparse_attention(Exec& exec, const SparseAttention& op) {
   if (!fits_tiles(call)) {
     launch_general(call, stream);
   } else if (is_few(call)) {
-    launch_split(exec, call, stream);
+    call.rows <= kFewestRows ? launch_split<8>(exec, call, stream)
+                             : launch_split<4>(exec, call, stream);
   } else {
     launch_rows(call, stream);
   }

@@ -99,19 +99,35 @@ class KeyList {
     for (int i = 0; i < kCount; ++i)
       block[i] = word_or_none(entry[i] >= 0, table_ + static_cast<uint32_t>(entry[i]) / per_block);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int slot = first + i * stride;
-      const uint32_t place = static_cast<uint32_t>(entry[i]) % per_block;
-      const uint8_t* record = reinterpret_cast<const uint8_t*>(call_.compressed.base) +
-                              block[i] * call_.compressed.block_stride +
-                              place * call_.compressed.record_bytes;
-      if (entry[i] < 0) record = nullptr;
-      const bool in_window = slot < window_;
-      keys[i] = {in_window ? window_record(slot) : record, in_window || call_.fp8};
-    }
+    for (int i = 0; i < kCount; ++i)
+      keys[i] = key_of(first + i * stride, entry[i], block[i]);
+  }
+
+  /// The key of one slot, with its early_entry().
+  __device__ Key find(int slot, int32_t entry) const {
+    const bool other = window_ != call_.window + call_.block;
+    const int32_t found =
+        word_or_none(other && slot >= window_ && slot < slots(), selected_ + (slot - window_));
+    if (other) entry = found;
+    const auto per_block = static_cast<uint32_t>(call_.compressed.entries_per_block);
+    return key_of(
+        slot, entry, word_or_none(entry >= 0, table_ + static_cast<uint32_t>(entry) / per_block)
+    );
   }
 
  private:
+  /// A key from its entry (−1: none) and the block that holds it.
+  __device__ Key key_of(int slot, int32_t entry, int32_t block) const {
+    const auto per_block = static_cast<uint32_t>(call_.compressed.entries_per_block);
+    const uint32_t place = static_cast<uint32_t>(entry) % per_block;
+    const uint8_t* record = reinterpret_cast<const uint8_t*>(call_.compressed.base) +
+                            block * call_.compressed.block_stride +
+                            place * call_.compressed.record_bytes;
+    if (entry < 0) record = nullptr;
+    const bool in_window = slot < window_;
+    return {in_window ? window_record(slot) : record, in_window || call_.fp8};
+  }
+
   __device__ const uint8_t* window_record(int slot) const {
     const auto length = static_cast<uint32_t>(call_.ring.length);
     uint32_t ring_slot = oldest_slot_ + static_cast<uint32_t>(slot);
@@ -129,5 +145,13 @@ class KeyList {
   int window_;     // slots of the window part
   int from_ring_;  // the first of them, written by earlier steps
 };
+
+/// The entry of a list slot, read before the row's sequence is known: where it lies when the window
+/// part has its full length.
+__device__ inline int32_t early_entry(const AttentionCall& call, int row, int slot) {
+  const int full = call.window + call.block;
+  const int32_t* selected = call.selected + static_cast<int64_t>(row) * call.num_selected;
+  return word_or_none(slot >= full && slot < full + call.num_selected, selected + (slot - full));
+}
 
 }  // namespace di::ops::cuda

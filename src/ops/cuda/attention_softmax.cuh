@@ -27,18 +27,28 @@ __device__ inline float weight_of(float logit, float top, float factor) {
   return exp2_fast((logit - top) * factor);
 }
 
-/// P of 16 keys for one of a thread's two heads: the weights of its four logits as two words of the
-/// fragment, and their sum. `side` is the head; both kernels must give the same bits.
-__device__ inline float weigh_group(
-    const float* group, int side, float top, float factor, uint32_t (&p)[4]
-) {
+/// P of 16 keys for one head: the weights of a thread's four logits as two words of the fragment,
+/// and their sum.
+__device__ inline float weigh_four(const float (&x)[4], float top, float factor, uint32_t (&p)[2]) {
   float w[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    w[i] = weight_of(group[4 * (i / 2) + 2 * side + i % 2], top, factor);
-  p[side] = round_pair(w[0], w[1]);
-  p[side + 2] = round_pair(w[2], w[3]);
+    w[i] = weight_of(x[i], top, factor);
+  p[0] = round_pair(w[0], w[1]);
+  p[1] = round_pair(w[2], w[3]);
   return (w[0] + w[1]) + (w[2] + w[3]);
+}
+
+/// The same for one of the two heads of a thread's eight logits; `side` is the head.
+__device__ inline float weigh_group(
+    const float* group, int side, float top, float factor, uint32_t (&p)[4]
+) {
+  const float* x = group + 2 * side;
+  uint32_t words[2];
+  const float sum = weigh_four({x[0], x[1], x[4], x[5]}, top, factor, words);
+  p[side] = words[0];
+  p[side + 2] = words[1];
+  return sum;
 }
 
 /// What a running maximum that rose from `before` to `after` leaves of older sums.
