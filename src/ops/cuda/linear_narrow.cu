@@ -10,6 +10,8 @@ namespace di::ops::cuda {
 namespace {
 
 constexpr int kSharedLimit = 227 * 1024;
+/// Matrices beyond this are limited by the memory's rate and not by latencies.
+constexpr int64_t kSmallBytes = int64_t{12} << 20;
 
 __global__ void __launch_bounds__(32 * kMaxNarrowWarps, 1)
     narrow_kernel(const __grid_constant__ NarrowSet set) {
@@ -31,17 +33,33 @@ int64_t strips_of(const LinearArgs& args) {
   return ceil_div(args.rows, kStripRows);
 }
 
-/// What a product is given, before its place in a launch: CTAs of many warps, while they keep a
-/// third of the device busy.
-NarrowProduct plan(const LinearArgs& args) {
-  NarrowProduct product{args, 1, 0};
+int64_t bytes_of(const LinearArgs& args) {
+  return row_tiles(args.rows) * args.chunks * block_bytes(args.format);
+}
+
+/// Strips of a CTA of a large matrix: as few as let all CTAs run at once, one a multiprocessor.
+int strips_of_large(const LinearArgs& args) {
+  const auto wanted = static_cast<int>(ceil_div(strips_of(args), num_sms()));
+  int strips = std::clamp(wanted, 1, kMaxNarrowWarps / args.slices);
+  // No CTA has strips of two groups.
+  while (args.groups > 1 && args.group_rows / kStripRows % strips != 0)
+    --strips;
+  return strips;
+}
+
+/// Of a small one: CTAs of many warps, which share activations, while they keep a third of the
+/// device busy.
+int strips_of_small(const LinearArgs& args) {
   for (const int strips : {16, 8, 4, 2}) {
     const bool fits = strips * args.slices <= kMaxNarrowWarps && (strips <= 4 || args.groups == 1);
-    if (!fits || 3 * strips_of(args) < strips * num_sms()) continue;
-    product.strips = strips;
-    break;
+    if (fits && 3 * strips_of(args) >= strips * num_sms()) return strips;
   }
-  return product;
+  return 1;
+}
+
+/// What a product is given, before its place in a launch.
+NarrowProduct plan(const LinearArgs& args) {
+  return {args, bytes_of(args) > kSmallBytes ? strips_of_large(args) : strips_of_small(args), 0};
 }
 
 int shared_bytes(const NarrowProduct& product) {
@@ -60,11 +78,9 @@ bool is_narrow(const LinearArgs& args) {
   if (args.tokens > kMaxNarrowTokens || args.slices > kMaxNarrowWarps) return false;
   if (args.groups > 1 && args.group_rows % kBlockRows != 0) return false;
   // Beyond these, the linear kernel's bulk copies stream faster.
-  constexpr int64_t kSmall = int64_t{12} << 20;
   constexpr int64_t kLargest = int64_t{192} << 20;
   constexpr int kTokensOfLarge = 4;
-  const int64_t bytes = row_tiles(args.rows) * args.chunks * block_bytes(args.format);
-  if (bytes > (args.tokens <= kTokensOfLarge ? kLargest : kSmall)) return false;
+  if (bytes_of(args) > (args.tokens <= kTokensOfLarge ? kLargest : kSmallBytes)) return false;
   return shared_bytes(plan(args)) <= kSharedLimit;
 }
 
