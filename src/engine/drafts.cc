@@ -1,5 +1,6 @@
 // What the engine's thread has to do with drafts: it lets a control decide who drafts and whether a
 // step verifies, tells it what became of them, and keeps what steps cost from run to run.
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -83,8 +84,11 @@ sched::DraftOrders Engine::State::order_drafts(
     drawing.push_back(fork.child);
   step.drawing = drawing;
   sched::DraftOrders orders = draft_control->plan(step);
-  for (std::size_t i = 0; i < drawing.size(); ++i)
-    choices.at(drawing[i]).has_drafts = orders.drafts[i] != 0;
+  for (std::size_t i = 0; i < drawing.size(); ++i) {
+    ChoiceOwner& choice = choices.at(drawing[i]);
+    choice.has_drafts = orders.drafts[i] != 0;
+    choice.draft_trust = orders.trust.empty() ? 1 : orders.trust[i];
+  }
   return orders;
 }
 
@@ -119,7 +123,12 @@ void Engine::State::apply_drafts(const StepInFlight& step, const StepResult& res
       outcome.num_tokens += std::ssize(sequence.draws);
       record->drafts.add(drafts.survivals, drafts.num_accepted, std::ssize(sequence.draws));
     }
-    sequences.push_back({sequence.id, drafts.num_verified(), drafts.num_accepted, sequence.drafted}
+    sequences.push_back(
+        {.id = sequence.id,
+         .verified = drafts.num_verified(),
+         .accepted = drafts.num_accepted,
+         .expected = std::accumulate(drafts.survivals.begin(), drafts.survivals.end(), 0.0),
+         .drafted = sequence.drafted}
     );
     outcome.shape.drafting += sequence.drafted ? 1 : 0;
   }

@@ -42,6 +42,8 @@ std::vector<int64_t> drafts_to_verify(const StepInputs& inputs, const HeldDrafts
     may_look_ahead = may_look_ahead && drafts->rule == sampling::VerificationRule::kExactSeed;
     survivals[i] = drafts->survivals;
     survivals[i].resize(static_cast<std::size_t>(counts[i]));
+    for (double& survival : survivals[i])
+      survival = std::min(1.0, survival * order.trust);
   }
   if (inputs.costs == nullptr || !any) return counts;
   const sched::StepLoad load = inputs.costs->load(rows, drafting);

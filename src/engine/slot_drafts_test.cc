@@ -52,6 +52,20 @@ std::shared_ptr<const sched::StepCosts> costs_of(
       sched::RowCosts(convex), sched::RowCosts(measured)});
 }
 
+TEST(DraftsToVerify, AreFewerWhereConfidencesAreNotTrusted) {
+  const SlotDrafts drafts = drafts_of({0.9, 0.8, 0.7, 0.6, 0.5});
+  StepInputs inputs = step_of({5, 5});
+  // A row pays when its survival is above 0.4.
+  inputs.costs = costs_of({{1, 1.0}, {12, 3.2}}, {{1, 1.0}, {12, 3.2}});
+  const auto held = held_by({&drafts, &drafts}, kExactSeed);
+  const Counts before = drafts_to_verify(inputs, held);
+  inputs.sequences[0].trust = 0.2;
+  const Counts after = drafts_to_verify(inputs, held);
+  EXPECT_EQ(before, (Counts{4, 4}));
+  EXPECT_EQ(after[0], 0);
+  EXPECT_GE(after[1], 4);
+}
+
 TEST(DraftsToVerify, AreAsManyAsThePlanTheStepAndTheSlotAllow) {
   const SlotDrafts five = drafts_of({0.9, 0.8, 0.7, 0.6, 0.5}), one = drafts_of({0.4});
   const std::vector<const SlotDrafts*> held = {&five, &one, nullptr, &five};

@@ -67,6 +67,7 @@ struct Engine::State {
     LiveRequest* request = nullptr;
     Choice* choice = nullptr;
     bool has_drafts = false;  ///< the newest step planned with it makes drafts for the next one
+    double draft_trust = 1;   ///< of the newest step planned with it: SequenceOrder::trust
   };
   std::unordered_map<sched::SequenceId, ChoiceOwner> choices;  ///< not ended
   sched::SequenceId next_sequence = 0;

@@ -88,7 +88,8 @@ StepInputs Engine::State::orders(const sched::StepPlan& plan, const sched::Draft
     inputs.sequences.push_back(
         {rows,
          rows.admitted ? admission_of(rows.id) : nullptr,
-         rows.samples && drafts_behind(rows.id)}
+         rows.samples && drafts_behind(rows.id),
+         choices.at(rows.id).draft_trust}
     );
   }
   for (const sched::Fork& fork : plan.forks)

@@ -12,6 +12,8 @@ constexpr int64_t kFewSteps = 12;   // before a sequence is judged
 constexpr int64_t kManySteps = 32;  // after which one that gains is trusted again
 constexpr double kGainRate = 1.0 / 16;
 constexpr double kRecentKeep = 31.0 / 32;
+constexpr double kEvidence = 8;     // drafts for which confidences are believed at first
+constexpr double kOwnEvidence = 4;  // and for which those of a sequence are as those of others
 
 }  // namespace
 
@@ -56,17 +58,28 @@ DraftOrders DraftControl::plan(const DraftStep& step) {
   orders.costs = costs_.costs_for(forecast);
   for (std::size_t i = 0; i < step.drawing.size(); ++i)
     orders.drafts[i] = drafts(step.drawing[i]) ? 1 : 0;
+  orders.trust = trust_of(step.drawing);
   return orders;
 }
 
+std::vector<double> DraftControl::trust_of(std::span<const SequenceId> ids) const {
+  const double usual = trust_.factor(1, kEvidence);
+  std::vector<double> trust;
+  trust.reserve(ids.size());
+  for (const SequenceId id : ids)
+    trust.push_back(sequences_.at(id).trust.factor(usual, kOwnEvidence));
+  return trust;
+}
+
 bool DraftControl::drafts(SequenceId id) {
-  Pause& pause = sequences_.at(id);
+  Pause& pause = sequences_.at(id).pause;
   if (pause.left == 0) return true;
   --pause.left;
   return false;
 }
 
 void DraftControl::observe(const DraftOutcome& outcome) {
+  observe_trust(outcome.sequences);
   const double seconds = costs_.plausible(outcome.shape, outcome.seconds.total);
   costs_.observe(outcome.shape, outcome.seconds);
   if (options_.mode != DraftMode::kAdaptive || !(outcome.seconds.total > 0)) return;
@@ -81,6 +94,15 @@ void DraftControl::observe(const DraftOutcome& outcome) {
     }
   }
   if (outcome.phase == DraftPhase::kDraft) observe_sequences(outcome);
+}
+
+void DraftControl::observe_trust(std::span<const SequenceDrafts> sequences) {
+  for (const SequenceDrafts& drafts : sequences) {
+    if (drafts.verified == 0) continue;
+    trust_.observe(drafts.expected, drafts.accepted);
+    const auto found = sequences_.find(drafts.id);
+    if (found != sequences_.end()) found->second.trust.observe(drafts.expected, drafts.accepted);
+  }
 }
 
 // What a row of the last ones costs: a quarter of those for drafts, or a sequence's if that is
@@ -119,8 +141,8 @@ void DraftControl::observe_sequences(const DraftOutcome& outcome) {
 
 void DraftControl::observe_gain(SequenceId id, double gain) {
   const auto found = sequences_.find(id);
-  if (found == sequences_.end() || found->second.left > 0) return;
-  Pause& pause = found->second;
+  if (found == sequences_.end() || found->second.pause.left > 0) return;
+  Pause& pause = found->second.pause;
   const double rate = std::max(kGainRate, 1 / static_cast<double>(++pause.evidence));
   pause.gain += rate * (gain - pause.gain);
   pause.square += rate * (gain * gain - pause.square);
@@ -147,8 +169,8 @@ DraftControlState DraftControl::state() const {
   state.advantage = guard_.advantage();
   state.num_control = guard_.num_control();
   state.num_trials = guard_.num_trials();
-  for (const auto& [id, pause] : sequences_)
-    state.num_paused += pause.left > 0 ? 1 : 0;
+  for (const auto& [id, known] : sequences_)
+    state.num_paused += known.pause.left > 0 ? 1 : 0;
   return state;
 }
 

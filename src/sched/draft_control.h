@@ -17,6 +17,7 @@
 
 #include "sched/draft_costs.h"
 #include "sched/draft_guard.h"
+#include "sched/draft_trust.h"
 #include "sched/scheduler.h"
 
 namespace di::sched {
@@ -52,6 +53,8 @@ struct DraftOrders {
   std::shared_ptr<const StepCosts> costs = nullptr;  ///< to choose by; null: verify max_verified
   std::vector<uint8_t> drafts = {};  ///< for each of DraftStep::drawing: 1 when drafts are made for
                                      ///< it after the draws, if it goes on
+  std::vector<double> trust = {};    ///< for each of these: what the survivals of its drafts are to
+                                     ///< be multiplied by; empty: 1
 
   /// True when drafts that were made before are verified.
   bool verifies() const { return phase == DraftPhase::kDraft; }
@@ -62,6 +65,7 @@ struct SequenceDrafts {
   SequenceId id = kNoSequence;
   int64_t verified = 0;  ///< drafts that were rows of the step
   int64_t accepted = 0;  ///< of these
+  double expected = 0;   ///< to be accepted: the sum of their survivals
   bool drafted = false;  ///< drafts were made for it after the draws
 };
 
@@ -96,8 +100,10 @@ struct DraftControlState {
   int64_t num_paused = 0;   ///< sequences that pause at the moment
 };
 
-/// Adaptive mode in three parts:
+/// Adaptive mode in four parts:
 /// - Costs are learnt from every step; the device chooses by them (drafts_by_early_stop).
+/// - Trust. Confidences are believed as far as recent ones came true, those of the same sequence
+///   above all.
 /// - Guard. About one step in 64 is a control step, and tokens a second with and without drafts are
 ///   compared, for each octave of the number of sequences by itself, on steps without prompt rows.
 ///   When drafts do not pay they rest, and are tried anew after a time that doubles, and that is
@@ -133,6 +139,8 @@ class DraftControl {
 
  private:
   static constexpr int64_t kFirstPause = 16;
+  static constexpr double kSequenceKeep = 31.0 / 32;
+  static constexpr double kKeep = 127.0 / 128;
 
   /// What is known of a sequence's drafts.
   struct Pause {
@@ -143,15 +151,24 @@ class DraftControl {
     int64_t next = kFirstPause;
   };
 
+  /// A sequence.
+  struct Known {
+    Pause pause = {};
+    DraftTrust trust{kSequenceKeep};
+  };
+
   bool drafts(SequenceId id);
+  std::vector<double> trust_of(std::span<const SequenceId> ids) const;
   double draft_row_seconds(const DraftOutcome& outcome) const;
+  void observe_trust(std::span<const SequenceDrafts> sequences);
   void observe_sequences(const DraftOutcome& outcome);
   void observe_gain(SequenceId id, double gain);
 
   DraftControlOptions options_;
   DraftCosts costs_;
   DraftGuard guard_;
-  std::unordered_map<SequenceId, Pause> sequences_;
+  std::unordered_map<SequenceId, Known> sequences_;
+  DraftTrust trust_{kKeep};    // of all
   double recent_seconds_ = 0;  // of steps with drafts, fading
   double recent_tokens_ = 0;
 };

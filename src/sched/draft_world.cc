@@ -91,8 +91,11 @@ class Run {
       return verified;
     }
     std::vector<Survivals> told;
-    for (const Running& running : running_)
-      told.push_back(running.told);
+    for (std::size_t s = 0; s < running_.size(); ++s) {
+      told.push_back(running_[s].told);
+      for (double& survival : told.back())
+        survival = std::min(1.0, survival * orders.trust[s]);
+    }
     const int64_t drafting = std::count(orders.drafts.begin(), orders.drafts.end(), 1);
     const StepLoad load = orders.costs->load(plan.num_decoding + plan.prefill_rows, drafting);
     if (!world_.lagged) return drafts_by_early_stop(told, orders.costs->rows, load);
@@ -146,6 +149,8 @@ class Run {
       while (drafts.accepted < verified[s] &&
              uniform_(random_) < running.accepts[static_cast<std::size_t>(drafts.accepted)])
         ++drafts.accepted;
+      for (int64_t j = 0; j < verified[s]; ++j)
+        drafts.expected += running.told[static_cast<std::size_t>(j)];
       outcome.shape.rows += verified[s];
       outcome.shape.key_pairs += verified[s] * (running.seen + 1);
       result_.verified += drafts.verified;

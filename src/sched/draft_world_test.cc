@@ -168,7 +168,7 @@ TEST(DraftWorld, ConfidencesThatLieNeverCostMuch) {
     for (const double shift : {-2.0, 2.0}) {
       DraftWorld world = make_world(costs, 8, 0.3);
       world.overconfidence = shift;
-      EXPECT_GE(score(world, seconds_of(world, 6000)).to_off, 0.98) << shift;
+      expect_good(world, seconds_of(world, 6000), 0.94, "shift " + std::to_string(shift));
     }
   }
 }
