@@ -97,7 +97,13 @@ class Binder {
       jobs.push_back(copy_job(copy.source, storage + copy.offset));
     for (const Packing& packing : packings_)
       jobs.push_back(pack_job(packing.raw, storage + packing.offset));
-    checkpoint::run_load_jobs(std::move(jobs), pool, progress);
+    table_.begin_loading();
+    try {
+      checkpoint::run_load_jobs(std::move(jobs), pool, progress);
+    } catch (...) {
+      table_.end_loading();
+      throw;
+    }
     table_.end_loading();
   }
 

@@ -42,7 +42,10 @@ struct OpTable {
   /// Where ops may read bytes of the machine's memory that stay where they lie: a device reads them
   /// through the bus. As long as the result lives. Throws Error{kOutOfMemory}.
   std::shared_ptr<const std::byte> (*pin)(std::span<const std::byte> bytes);
-  /// Gives back what pack() and load() keep between calls. Thread: one, while no other loads.
+  /// Between these two, pack() and load() may return before the bytes are in place: when their
+  /// sources are read. The end waits for all of them, and gives back what they keep between calls.
+  /// Thread: one, while no other loads.
+  void (*begin_loading)();
   void (*end_loading)();
 
   void (*embed)(Exec&, const Embed&);
@@ -77,10 +80,10 @@ struct OpTable {
   void (*markov_round)(Exec&, const MarkovRound&);
 };
 
-/// OpTable::load, pin and end_loading of the processor's tables.
+/// OpTable::load, pin, begin_loading and end_loading of the processor's tables.
 void load_on_host(const std::byte* from, int64_t bytes, std::byte* to);
 std::shared_ptr<const std::byte> pin_on_host(std::span<const std::byte> bytes);
-void end_loading_on_host();
+void no_loading_on_host();
 
 /// The oracle: scalar, double accumulation, the shortest code that is obviously right.
 const OpTable& ref_ops();

@@ -24,8 +24,9 @@ void bench_ops(const std::string& only, const Emit& emit);
 void bench_invariance(const Emit& emit);
 
 /// Loads a temporary file of `bytes` in `folder` from its mapping onto the device, once as it is
-/// and once packed as FP4 matrices. Fields name, threads, bytes, us, gbps, copy_gbps (of a copy of
-/// pinned memory in the same run) and share of it. Throws Error{kIo}.
+/// and once packed as FP4 matrices: the best of five times, each of a mapping of its own. Fields
+/// name, threads, bytes, us, gbps, copy_gbps (of a copy of pinned memory in the same run) and share
+/// of it. Throws Error{kIo}.
 void bench_load(const std::string& folder, int64_t bytes, ThreadPool& pool, const Emit& emit);
 
 /// What the layers are run with.

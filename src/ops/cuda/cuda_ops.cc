@@ -72,6 +72,7 @@ const OpTable& cuda_ops() {
       .pack = cuda::pack,
       .load = cuda::load,
       .pin = cuda::pin,
+      .begin_loading = cuda::begin_loading,
       .end_loading = cuda::end_loading,
       .embed = cuda::embed,
       .copy_rows = cuda::copy_rows,

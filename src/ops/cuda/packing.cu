@@ -234,7 +234,7 @@ void pack(const Weight& raw, RowRange rows, std::byte* packed) {
     }
     stager->release();
   }
-  stager->wait();
+  stager->finish();
 }
 
 }  // namespace di::ops::cuda

@@ -51,8 +51,8 @@ constexpr int64_t column_chunks(int64_t cols) {
 /// OpTable::packed_bytes: of the packed form; for kF32 see mhc_fn.h.
 int64_t packed_bytes(WeightFormat format, int64_t rows, int64_t cols);
 
-/// OpTable::pack: from the machine's memory to the device's. Returns when the rows are in place.
-/// Keeps staging buffers until end_loading() (staging.h).
+/// OpTable::pack: from the machine's memory to the device's. Returns when the rows are in place, or
+/// while weights are loaded when they were read (staging.h, which keeps buffers until the end).
 /// Thread: any, on disjoint rows.
 void pack(const Weight& raw, RowRange rows, std::byte* packed);
 

@@ -1,6 +1,7 @@
 #include "ops/cuda/staging.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -18,6 +19,11 @@ namespace {
 struct IdleStagers {
   std::mutex mutex;
   std::vector<std::unique_ptr<Stager>> stagers;
+
+  void wait() const {
+    for (const auto& stager : stagers)
+      stager->wait();
+  }
 };
 
 /// Never destroyed: at the program's end CUDA may be gone before.
@@ -26,68 +32,81 @@ IdleStagers& idle_stagers() {
   return idle;
 }
 
+std::atomic<bool> is_loading{false};
+
+cudaEvent_t make_event() {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  return event;
+}
+
+cudaStream_t make_stream() {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  return stream;
+}
+
 }  // namespace
 
-Stager::Stager() {
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-  for (Slot& slot : slots_)
-    check(cudaEventCreateWithFlags(&slot.free, cudaEventDisableTiming), "cudaEventCreate");
+Stager::Stager() : copies_(make_stream()), stream_(make_stream()), copied_(make_event()) {
+  for (Buffer& buffer : pinned_)
+    buffer.free = make_event();
+  for (Buffer& buffer : staged_)
+    buffer.free = make_event();
 }
 
 Stager::~Stager() {
-  for (const Slot& slot : slots_)
-    cudaEventDestroy(slot.free);
+  for (const Buffer& buffer : pinned_)
+    cudaEventDestroy(buffer.free);
+  for (const Buffer& buffer : staged_)
+    cudaEventDestroy(buffer.free);
+  cudaEventDestroy(copied_);
+  cudaStreamDestroy(copies_);
   cudaStreamDestroy(stream_);
-}
-
-void Stager::Slot::reserve(int64_t on_host, int64_t on_device) {
-  if (on_host > host_bytes) {
-    host_bytes = std::max(on_host, kStagingBytes + kStagingBytes / 8);  // codes and their scales
-    host = pinned_memory().allocate(host_bytes, "staging of weights");
-  }
-  if (on_device > device_bytes) {
-    device_bytes = std::max(on_device, kStagingBytes + kStagingBytes / 8);
-    device = device_memory().allocate(device_bytes, "staging of weights");
-  }
-}
-
-Stager::Slot& Stager::next_slot(int64_t on_host, int64_t on_device) {
-  Slot& slot = slots_[turn_ ^= 1];
-  check(cudaEventSynchronize(slot.free), "cudaEventSynchronize");
-  slot.reserve(on_host, on_device);
-  return slot;
 }
 
 const uint8_t* Stager::stage(
     const void* data, int64_t data_bytes, const void* more, int64_t more_bytes
 ) {
-  const int64_t bytes = align_up(data_bytes, 16) + more_bytes;
-  const Slot& slot = next_slot(bytes, bytes);
-  std::memcpy(slot.host.get(), data, static_cast<std::size_t>(data_bytes));
-  if (more_bytes != 0) {
-    std::memcpy(
-        slot.host.get() + align_up(data_bytes, 16), more, static_cast<std::size_t>(more_bytes)
-    );
+  Buffer& buffer = staged_[next_staged_ ^= 1];
+  check(cudaEventSynchronize(buffer.free), "cudaEventSynchronize");
+  const int64_t more_at = align_up(data_bytes, 16);
+  if (more_at + more_bytes > buffer.bytes) {
+    // Codes and their scales.
+    buffer.bytes = std::max(more_at + more_bytes, kStagingBytes + kStagingBytes / 8);
+    buffer.memory = device_memory().allocate(buffer.bytes, "staging of weights");
   }
-  device_memory().copy(slot.device.get(), slot.host.get(), bytes, stream_);
-  return reinterpret_cast<const uint8_t*>(slot.device.get());
-}
-
-void Stager::send(std::byte* to, const std::byte* from, int64_t bytes) {
-  for (int64_t begin = 0; begin < bytes; begin += kStagingBytes) {
-    const int64_t count = std::min(kStagingBytes, bytes - begin);
-    const Slot& slot = next_slot(count, 0);
-    std::memcpy(slot.host.get(), from + begin, static_cast<std::size_t>(count));
-    device_memory().copy(to + begin, slot.host.get(), count, stream_);
-    release();
-  }
+  send(buffer.memory.get(), data, data_bytes);
+  send(buffer.memory.get() + more_at, more, more_bytes);
+  check(cudaEventRecord(copied_, copies_), "cudaEventRecord");
+  check(cudaStreamWaitEvent(stream_, copied_), "cudaStreamWaitEvent");
+  return reinterpret_cast<const uint8_t*>(buffer.memory.get());
 }
 
 void Stager::release() {
-  check(cudaEventRecord(slots_[turn_].free, stream_), "cudaEventRecord");
+  check(cudaEventRecord(staged_[next_staged_].free, stream_), "cudaEventRecord");
+}
+
+void Stager::send(std::byte* to, const void* from, int64_t bytes) {
+  for (int64_t begin = 0; begin < bytes; begin += kPinnedBytes) {
+    const int64_t count = std::min(kPinnedBytes, bytes - begin);
+    Buffer& buffer = pinned_[next_pinned_++ % pinned_.size()];
+    check(cudaEventSynchronize(buffer.free), "cudaEventSynchronize");
+    if (buffer.memory == nullptr)
+      buffer.memory = pinned_memory().allocate(kPinnedBytes, "staging of weights");
+    const std::byte* source = static_cast<const std::byte*>(from) + begin;
+    std::memcpy(buffer.memory.get(), source, static_cast<std::size_t>(count));
+    device_memory().copy(to + begin, buffer.memory.get(), count, copies_);
+    check(cudaEventRecord(buffer.free, copies_), "cudaEventRecord");
+  }
+}
+
+void Stager::finish() const {
+  if (!is_loading) wait();
 }
 
 void Stager::wait() const {
+  check(cudaStreamSynchronize(copies_), "loading weights");
   check(cudaStreamSynchronize(stream_), "loading weights");
 }
 
@@ -111,7 +130,11 @@ StagerLease::~StagerLease() {
 void load(const std::byte* from, int64_t bytes, std::byte* to) {
   const StagerLease stager;
   stager->send(to, from, bytes);
-  stager->wait();
+  stager->finish();
+}
+
+void begin_loading() {
+  is_loading = true;
 }
 
 std::shared_ptr<const std::byte> pin(std::span<const std::byte> bytes) {
@@ -136,9 +159,17 @@ std::shared_ptr<const std::byte> pin(std::span<const std::byte> bytes) {
   return {pinned, static_cast<const std::byte*>(on_device) + (address - begin)};
 }
 
-void end_loading() {
+void wait_for_loads() {
   IdleStagers& idle = idle_stagers();
   const std::lock_guard lock(idle.mutex);
+  idle.wait();
+}
+
+void end_loading() {
+  is_loading = false;
+  IdleStagers& idle = idle_stagers();
+  const std::lock_guard lock(idle.mutex);
+  idle.wait();
   idle.stagers.clear();
 }
 

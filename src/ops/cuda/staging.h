@@ -3,6 +3,7 @@
 // driver's own.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,11 +12,15 @@
 
 namespace di::ops::cuda {
 
-/// Bytes of a buffer, unless a caller needs more at once: a loader's piece. With a quarter of it
-/// the rate falls by up to a sixth, to more calls.
+/// Bytes of weights that are converted at a time, unless a caller needs more at once: a loader's
+/// piece.
 inline constexpr int64_t kStagingBytes = int64_t{4} << 20;
 
-/// Two pairs of buffers, on the machine and on the device, used in turn, and their queue.
+/// Bytes of a pinned buffer: so few that the bus still finds them in a cache of the processor.
+inline constexpr int64_t kPinnedBytes = int64_t{1} << 20;
+
+/// Pinned buffers on the machine and larger ones on the device, each used in turn, and two queues:
+/// copies never wait for what is done with those before.
 ///
 /// Thread: one at a time.
 class Stager {
@@ -24,35 +29,38 @@ class Stager {
   ~Stager();
   Stager(const Stager&) = delete;
 
+  /// Where staged bytes may be used; it waits for the copies of stage().
   cudaStream_t stream() const { return stream_; }
 
   /// Copies two host ranges to a buffer on the device, one behind the other (the second aligned to
   /// 16); returns the device address. Valid until the call after the next.
   const uint8_t* stage(const void* data, int64_t data_bytes, const void* more, int64_t more_bytes);
 
-  /// Copies a host range to `to` on the device.
-  void send(std::byte* to, const std::byte* from, int64_t bytes);
-
-  /// Marks the buffers of the last stage() as in use until what is enqueued now is done.
+  /// Marks the buffer of the last stage() as in use until what stream() holds now is done.
   void release();
 
+  /// Copies a host range to `to` on the device.
+  void send(std::byte* to, const void* from, int64_t bytes);
+
+  /// Returns when all that was enqueued is done; while weights are loaded, at once.
+  void finish() const;
   /// Returns when all that was enqueued is done.
   void wait() const;
 
  private:
-  struct Slot {
-    std::shared_ptr<std::byte> host, device;
-    int64_t host_bytes = 0;
-    int64_t device_bytes = 0;
+  struct Buffer {
+    std::shared_ptr<std::byte> memory;
+    int64_t bytes = 0;
     cudaEvent_t free = nullptr;
-
-    void reserve(int64_t on_host, int64_t on_device);
   };
-  Slot& next_slot(int64_t on_host, int64_t on_device);
 
+  cudaStream_t copies_ = nullptr;
   cudaStream_t stream_ = nullptr;
-  Slot slots_[2];
-  int turn_ = 0;
+  cudaEvent_t copied_ = nullptr;
+  std::array<Buffer, 4> pinned_;
+  std::array<Buffer, 2> staged_;
+  std::size_t next_pinned_ = 0;
+  std::size_t next_staged_ = 0;
 };
 
 /// A stager that nobody else uses until this ends; later ones get it again.
@@ -68,14 +76,21 @@ class StagerLease {
   std::unique_ptr<Stager> stager_;
 };
 
-/// OpTable::load: bytes of the machine's memory to the device's. Returns when they are in place.
-/// Thread: any.
+/// OpTable::begin_loading: until end_loading(), pack() and load() return when they have read their
+/// sources.
+void begin_loading();
+
+/// OpTable::load: bytes of the machine's memory to the device's. Returns when they are in place, or
+/// while weights are loaded when they were read. Thread: any.
 void load(const std::byte* from, int64_t bytes, std::byte* to);
 
 /// OpTable::pin: pins the pages that hold `bytes`, read only. No page may be pinned twice at once.
 std::shared_ptr<const std::byte> pin(std::span<const std::byte> bytes);
 
-/// OpTable::end_loading: frees the buffers.
+/// Waits until all that was loaded is in place.
+void wait_for_loads();
+
+/// OpTable::end_loading: wait_for_loads(), and frees the buffers.
 void end_loading();
 
 }  // namespace di::ops::cuda

@@ -38,7 +38,7 @@ std::shared_ptr<const std::byte> pin_on_host(std::span<const std::byte> bytes) {
   return {std::shared_ptr<const std::byte>(), bytes.data()};
 }
 
-void end_loading_on_host() {}
+void no_loading_on_host() {}
 
 const OpTable& ref_ops() {
   static constexpr OpTable kTable = {
@@ -49,7 +49,8 @@ const OpTable& ref_ops() {
       .pack = pack_nothing,
       .load = load_on_host,
       .pin = pin_on_host,
-      .end_loading = end_loading_on_host,
+      .begin_loading = no_loading_on_host,
+      .end_loading = no_loading_on_host,
       .embed = serial<Embed, ref::embed>,
       .copy_rows = serial<CopyRows, ref::copy_rows>,
       .rows_finite = serial<RowsFinite, ref::rows_finite>,
