@@ -32,8 +32,8 @@ class KernelSpans {
   /// Tells of a step that is done.
   void add(const StepWork& work) { works_[work.step] = work; }
 
-  /// Ends, and writes the kernels of the steps that are done on the track "kernels", and beside it
-  /// where they overlap.
+  /// Ends, and writes the kernels of the steps that are done on the track "kernels": each from the
+  /// end of the one before it at the earliest, and how long before that it started.
   void write(TraceRecorder& trace);
 
  private:

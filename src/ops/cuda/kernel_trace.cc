@@ -203,7 +203,7 @@ std::vector<KernelSpan> KernelTrace::finish() {
   }
   is_taken = false;
   std::sort(kernels.begin(), kernels.end(), [](const KernelSpan& a, const KernelSpan& b) {
-    return a.start < b.start;
+    return a.end < b.end;
   });
   return kernels;
 }

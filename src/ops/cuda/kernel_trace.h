@@ -49,7 +49,7 @@ class KernelTrace {
     bool is_watched_;
   };
 
-  /// Ends, and returns the kernels that are done by now, in order of their start.
+  /// Ends, and returns the kernels that are done by now, in order of their end.
   std::vector<KernelSpan> finish();
 
  private:
