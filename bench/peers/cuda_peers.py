@@ -5,7 +5,7 @@ same kind of JSON lines, so that both can be run one after the other on one mach
     PYTHONPATH=SITE bench/peers/cuda_peers.py [cublas] [humming] [flash_mla] [top_k]
 
 SITE holds the wheels sgl-flash-mla and tokenspeed-humming (MIT and Apache-2.0; `pip download --no-deps`),
-which run under the PyTorch of the machine. A peer that does not load or run prints a line with "error".
+which run under the PyTorch of the machine. CUB's top-k is in cub_top_k.cu. A peer that does not load or run prints a line with "error".
 Weights and activations are random; the operands of small products rotate, so that they come from
 memory rather than from the L2 cache, as in our benchmark.
 """
