@@ -1,6 +1,7 @@
 // Sparse attention of few rows with the bits of attention_rows.cuh: a cluster of eight blocks takes
-// one row. For the logits they share the keys, for the values the output channels, so each
-// element's chain of sums runs in one place and in order, and no partial sums travel.
+// one row, or one of four in two rounds. For the logits they share the keys, for the values the
+// output channels, so each element's chain of sums runs in one place and in order, and no partial
+// sums travel.
 //
 // Half of a block's warps unpack its own keys and its channels of all keys; the other half has the
 // queries in registers and multiplies them. Then the maxima of the keys go round through the
