@@ -7,8 +7,10 @@ namespace {
 
 /// Draws from the best tokens of `law`, in whole numbers, at `share` of their mass in rank order.
 DraftChoice choose_among_best(Distribution& law, double share) {
-  const std::vector<TokenMass> best = law.best(kDraftCandidates);
+  std::vector<TokenMass> best = law.best(kDraftCandidates);
   DraftChoice choice{.token = best.front().token};
+  while (best.size() > 1 && best.back().mass < kLeastDraftMass)
+    best.pop_back();
   if (best.size() == 1) return choice;
   uint64_t all = 0;
   for (const TokenMass& candidate : best)

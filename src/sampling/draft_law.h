@@ -15,6 +15,10 @@ namespace di::sampling {
 /// puts nearly all mass on so many, and what is beyond only costs a draft that might have stayed.
 constexpr int64_t kDraftCandidates = 64;
 
+/// The least mass of such a token beside the best one's, kUnitMass: 1/2048. So all candidates lie
+/// near the best token, where a device finds them quickly.
+constexpr uint64_t kLeastDraftMass = uint64_t{1} << 34;
+
 /// A token with its probability to be drafted.
 struct DraftShare {
   int32_t token = 0;
@@ -45,8 +49,9 @@ struct DraftChoice {
 ///
 /// For exact-seed it is the best token, which the target draws more often than what the drafter's
 /// law gives for the target's own number (docs/drafts.md). For block verification it is drawn from
-/// the kDraftCandidates best tokens with draft_share(). A row from which nothing can be drawn gives
-/// token 0 as the only choice; a bad draft is never worse than none.
+/// the kDraftCandidates best tokens, of those with kLeastDraftMass, by draft_share(). A row from
+/// which nothing can be drawn gives token 0 as the only choice; a bad draft is never worse than
+/// none.
 ///
 /// `sampler` is left as it was, `scratch` is overwritten. Thread: one at a time for one sampler.
 DraftChoice choose_draft(

@@ -41,7 +41,7 @@ TEST(RuleFor, IsExactSeedWhereATextIsToBeRepeated) {
   EXPECT_EQ(rule_for(cold, false), kExactSeed);
   EXPECT_EQ(rule_for(warm, false, VerificationMode::kExactSeed), kExactSeed);
   EXPECT_EQ(rule_for(warm, true, VerificationMode::kBlock), kBlock);
-  EXPECT_EQ(rule_for(cold, true, VerificationMode::kBlock), kBlock);
+  EXPECT_EQ(rule_for(cold, true, VerificationMode::kBlock), kExactSeed);
 }
 
 TEST(DraftLaw, ForExactSeedIsWhatAColdSamplerDraws) {
@@ -90,10 +90,19 @@ TEST(DraftLaw, IsCutAndEditedAsTheRequestSays) {
   EXPECT_EQ(tokens({.top_p = 0.8}), (Tokens{1, 0}));
   EXPECT_EQ(tokens({.min_p = 0.1}), (Tokens{1, 0, 2}));
   EXPECT_EQ(tokens({.banned_token_ids = {1, 3}}), (Tokens{0, 2, 4}));
-  EXPECT_EQ(tokens({.logit_bias = {{4, 10}}, .allowed_token_ids = {4, 2}}), (Tokens{4, 2}));
+  EXPECT_EQ(tokens({.logit_bias = {{4, 5}}, .allowed_token_ids = {4, 2}}), (Tokens{4, 2}));
   EXPECT_EQ(tokens({.min_tokens = 2}), (Tokens{1, 2, 3, 4}));
   EXPECT_EQ(tokens({.min_tokens = 2}, {3, 3}), (Tokens{1, 0, 2, 3, 4}));
   EXPECT_EQ(tokens({.top_k = 2, .frequency_penalty = 2}, {1}), (Tokens{0, 1}));
+}
+
+TEST(DraftLaw, LeavesOutWhatLiesFarBelowTheBestToken) {
+  const std::vector<float> row = {0, 8, 0.5, 8 - 7.7F, 8 - 7.5F, 3};
+  Tokens in_law;
+  for (const DraftShare& share : choose({}, kBlock, row).law)
+    in_law.push_back(share.token);
+  EXPECT_EQ(in_law, (Tokens{1, 5, 2, 4}));
+  EXPECT_EQ(choose({.temperature = 2}, kBlock, row).law.size(), row.size());
 }
 
 TEST(DraftLaw, IsEmptyForTheOnlyChoice) {

@@ -23,13 +23,10 @@ double next_weight(const JudgedDraft& draft, double weight) {
 VerificationRule rule_for(
     const SamplingParams& params, bool seed_was_given, VerificationMode mode
 ) {
-  switch (mode) {
-    case VerificationMode::kExactSeed: return VerificationRule::kExactSeed;
-    case VerificationMode::kBlock: return VerificationRule::kBlock;
-    case VerificationMode::kAuto: break;
-  }
-  const bool repeatable = seed_was_given || params.temperature == 0;
-  return repeatable ? VerificationRule::kExactSeed : VerificationRule::kBlock;
+  const bool is_asked = mode == VerificationMode::kExactSeed;
+  const bool is_repeated = mode == VerificationMode::kAuto && seed_was_given;
+  const bool is_exact = is_asked || is_repeated || params.temperature == 0;
+  return is_exact ? VerificationRule::kExactSeed : VerificationRule::kBlock;
 }
 
 BlockOdds block_odds(std::span<const JudgedDraft> drafts) {

@@ -21,8 +21,9 @@ enum class VerificationRule {
 /// What a user asks for.
 enum class VerificationMode { kAuto, kExactSeed, kBlock };
 
-/// The rule for a request: the mode's; of kAuto exact-seed when a seed was given or the temperature
-/// is 0, so that a text can be repeated, and block otherwise.
+/// The rule for a request: exact-seed at temperature 0, where both accept the same; else the
+/// mode's, and of kAuto exact-seed when a seed was given, so that a text can be repeated, and block
+/// otherwise.
 VerificationRule rule_for(
     const SamplingParams& params,
     bool seed_was_given,
