@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "engine/make_device.h"
+#include "engine/model_device.h"
 #include "engine/testing.h"
 
 #if DI_HAS_CUDA
@@ -77,6 +78,24 @@ TEST(DeviceMemory, GivesTheSameBitsWhereverTheTablesOfEngramLie) {
   };
   const testing::Transcripts on_device = texts_with("device");
   for (const auto& [id, transcript] : texts_with("host"))
+    testing::expect_same(transcript, on_device.at(id), id);
+}
+
+TEST(DeviceDraws, OfBlocksAreThoseOfTheProcessorsSampler) {
+  if (testing::backend() != "cuda") GTEST_SKIP() << "the processor draws by itself";
+  EngineOptions options = testing::small_options();
+  options.drafts = "5";
+  options.verification = "block";
+  const auto texts_of = [&](const MakeDevice& make) {
+    const auto engine = Engine::open(options, {}, make);
+    const auto texts = testing::run(*engine, testing::mixed_requests(*engine, 40, 40));
+    EXPECT_GT(engine->stats().drafts_accepted, 100);
+    return texts;
+  };
+  const testing::Transcripts on_device = texts_of({});
+  const testing::Transcripts expected =
+      texts_of([](const DeviceParts& parts) { return std::make_unique<ModelDevice>(parts); });
+  for (const auto& [id, transcript] : expected)
     testing::expect_same(transcript, on_device.at(id), id);
 }
 

@@ -114,8 +114,11 @@ void CudaDevice::read_draws(
       break;
     }
     result.end = end_behind(params, eos, draw.token);
-    const bool is_draft = i < planned.verified.count();
-    if (is_draft && draw.token == planned.verified.tokens[static_cast<std::size_t>(i)])
+    // Block verification may put the very same token in the place of a draft.
+    const bool is_behind =
+        entry.by_block() && i + 1 == count && !sampling::ends_choice(params, eos, draw.token);
+    if (i < planned.verified.count() && !is_behind &&
+        draw.token == planned.verified.tokens[static_cast<std::size_t>(i)])
       ++result.drafts.num_accepted;
     result.draws.push_back(std::move(draw));
   }
@@ -131,6 +134,7 @@ void CudaDevice::read_drafts(
   Entry& entry = entries_[static_cast<std::size_t>(planned.slot)];
   if (entry.ended) return;
   entry.drafts = drafts_->drafts_of(planned.drafting, flight.num_drafting, flight.buffers);
+  entry.drafts.rule = entry.admission->rule;
 }
 
 }  // namespace di::engine::cuda

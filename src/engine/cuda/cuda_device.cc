@@ -54,9 +54,10 @@ CudaDevice::CudaDevice(const DeviceParts& parts)
       entries_(static_cast<std::size_t>(parts.cache.slot_pool().size())),
       slots_(
           parts.ops.memory(),
-          parts.cache.slot_pool().size(),
-          parts.context,
-          parts.model.config.vocab_size
+          {.slots = parts.cache.slot_pool().size(),
+           .context = parts.context,
+           .vocab_size = parts.model.config.vocab_size,
+           .num_drafts = parts.num_drafts}
       ),
       recordings_(max_recordings(parts.cache.slot_pool().size(), parts.num_drafts)) {
   sampling::cuda::check_vocabulary(parts.model.config.vocab_size);

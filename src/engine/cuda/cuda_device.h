@@ -53,6 +53,8 @@ class CudaDevice final : public Device {
     int64_t num_tokens = 0;  ///< with drafts: prompt and outputs, those that are being drawn too
     SlotDrafts drafts;       ///< behind these, on the device too
     bool ended = false;      ///< a collected step ended it: its rows in later steps are skipped
+
+    bool by_block() const { return admission->rule == sampling::VerificationRule::kBlock; }
   };
 
   /// Where the rows of logits of one sequence's result lie.

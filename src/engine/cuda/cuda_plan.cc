@@ -7,8 +7,6 @@
 
 namespace di::engine::cuda {
 
-using sampling::cuda::SlotParams;
-
 void CudaDevice::start(int32_t slot, std::shared_ptr<const Admission> admission, InFlight& flight) {
   Entry& entry = entries_[static_cast<std::size_t>(slot)];
   const std::span<const int32_t> tokens(admission->tokens);
@@ -26,11 +24,6 @@ void CudaDevice::start(int32_t slot, std::shared_ptr<const Admission> admission,
       exec_.stream
   );
   upload(slots_.params() + slot, std::span(&entry.sampling->params(), 1), flight);
-  if (drafts_) {
-    SlotParams draft_params = entry.sampling->params();
-    draft_params.temperature = 0;
-    upload(slots_.draft_params() + slot, std::span<const SlotParams>(&draft_params, 1), flight);
-  }
   entry.num_blocks = 0;
   entry.num_tokens = std::ssize(tokens);
   entry.drafts.clear();
@@ -97,9 +90,12 @@ void CudaDevice::plan_rows(const SequenceOrder& order, int64_t num_drafts, InFli
 // `end`: tokens of the sequence, without its drafts.
 void CudaDevice::plan_draws(const SequenceOrder& order, int64_t end, PlannedResult& planned) {
   int32_t* place = slots_.tokens(planned.slot) + end;
+  const Entry& entry = entries_[static_cast<std::size_t>(planned.slot)];
+  const bool is_plain = is_plainly_greedy(entry.sampling->params());
   planned.draw_row = std::ssize(draw_rows_) - 1 - planned.verified.count();
   if (!drafts_) {
-    draw_rows_.back() = {.position = end - 1, .slot = planned.slot, .place = place};
+    draw_rows_.back() = {
+        .position = end - 1, .slot = planned.slot, .is_plain = is_plain, .place = place};
     return;
   }
   // A draw without drafts is sure to be one token, or the sequence's end.
@@ -109,22 +105,25 @@ void CudaDevice::plan_draws(const SequenceOrder& order, int64_t end, PlannedResu
       {.position = end - 1,
        .drafts = place,
        .place = place,
+       .records = entry.by_block() ? slots_.records(planned.slot) : nullptr,
        .first_row = static_cast<int32_t>(planned.draw_row),
        .num_drafts = static_cast<int32_t>(planned.verified.count()),
-       .slot = planned.slot}
+       .slot = planned.slot,
+       .is_plain = is_plain}
   );
   if (order.drafts) plan_draft(planned.slot, end, planned);
 }
 
 void CudaDevice::plan_draft(int32_t slot, int64_t known, PlannedResult& planned) {
-  const Admission& admission = *entries_[static_cast<std::size_t>(slot)].admission;
+  const Entry& entry = entries_[static_cast<std::size_t>(slot)];
   planned.drafting = std::ssize(drafting_);
   drafting_.push_back(
       {.slot = slot,
        .known = known,
-       .prompt_length = admission.num_prompt_tokens,
+       .prompt_length = entry.admission->num_prompt_tokens,
        .drawn = planned.drawn,
-       .has_edits = has_edits(*admission.sampling)}
+       .by_block = entry.by_block(),
+       .has_edits = has_edits(*entry.admission->sampling)}
   );
 }
 
@@ -137,8 +136,12 @@ void CudaDevice::plan_fork(const ForkOrder& order, InFlight& flight) {
   planned.slot = fork.child_slot;
   planned.draw_row = std::ssize(draw_rows_);
   const auto end = std::ssize(order.admission->tokens);
+  const Entry& entry = entries_[static_cast<std::size_t>(fork.child_slot)];
   draw_rows_.push_back(
-      {.position = end - 1, .slot = fork.child_slot, .place = slots_.tokens(fork.child_slot) + end}
+      {.position = end - 1,
+       .slot = fork.child_slot,
+       .is_plain = is_plainly_greedy(entry.sampling->params()),
+       .place = slots_.tokens(fork.child_slot) + end}
   );
   most_ = std::max(most_, order.admission->sampling->top_logprobs);
   if (!drafts_) return;

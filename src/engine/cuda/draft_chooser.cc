@@ -3,7 +3,7 @@
 namespace di::engine::cuda {
 
 DraftChooser::DraftChooser(
-    const View<const sampling::cuda::DrawRow, 1>& rows,
+    const View<const sampling::cuda::DraftRow, 1>& rows,
     const View<const sampling::cuda::SlotParams, 1>& slots
 )
     : rows_(rows), slots_(slots) {}

@@ -1,4 +1,4 @@
-// DraftChooser: drafts of requests that edit logits are what these requests would choose.
+// DraftChooser: drafts by each request's own parameters, chosen on the device.
 #pragma once
 
 #include "model/draft.h"
@@ -6,16 +6,16 @@
 
 namespace di::engine::cuda {
 
-/// Chooses the drafts of one call of model::draft(); see sampling/cuda/drafts.h. Needed when a
-/// request of the call has edits; otherwise the best tokens do as they are.
+/// Chooses the drafts of one call of model::draft(); see sampling/cuda/drafts.h. Needed unless the
+/// best tokens do as they are for all of its requests.
 ///
 /// Thread: the one that runs the device.
 class DraftChooser final : public model::DraftChooser {
  public:
-  /// `rows` [sequences]: the anchors' positions and the slots, negative for padding; `slots`: of
-  /// all slots, with the anchors counted. Both in device memory until the stream has passed.
+  /// `rows` [sequences], with negative slots for padding; `slots`: of all slots, with the anchors
+  /// counted. Both in device memory until the stream has passed.
   DraftChooser(
-      const View<const sampling::cuda::DrawRow, 1>& rows,
+      const View<const sampling::cuda::DraftRow, 1>& rows,
       const View<const sampling::cuda::SlotParams, 1>& slots
   );
 
@@ -27,7 +27,7 @@ class DraftChooser final : public model::DraftChooser {
   ) override;
 
  private:
-  View<const sampling::cuda::DrawRow, 1> rows_;
+  View<const sampling::cuda::DraftRow, 1> rows_;
   View<const sampling::cuda::SlotParams, 1> slots_;
 };
 

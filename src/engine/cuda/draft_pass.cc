@@ -10,7 +10,7 @@ namespace di::engine::cuda {
 namespace {
 
 using ops::cuda::DraftPlace;
-using sampling::cuda::DrawRow;
+using sampling::cuda::DraftRow;
 
 constexpr auto kWord = static_cast<int64_t>(sizeof(int32_t));
 
@@ -70,7 +70,7 @@ bool DraftPass::enqueue(
   const int64_t padded = padded_rows(std::ssize(drafting));
   model::DraftStep step{.sequences = {}, .anchors = {}, .length = length_};
   std::vector<DraftPlace> places;
-  std::vector<DrawRow> rows;
+  std::vector<DraftRow> rows;
   Key key{.sequences = padded};
   for (const DraftingSlot& slot : drafting) {
     int32_t* tokens = slots_.tokens(slot.slot);
@@ -80,10 +80,16 @@ bool DraftPass::enqueue(
          .prompt_length = slot.prompt_length}
     );
     places.push_back({tokens, slot.known, slot.drawn});
-    rows.push_back({.position = slot.known - 1, .slot = slot.slot});
+    const bool is_plain = !slot.by_block && !slot.has_edits;
+    rows.push_back(
+        {.position = slot.known - 1,
+         .slot = slot.slot,
+         .is_plain = is_plain,
+         .records = slot.by_block ? slots_.records(slot.slot) : nullptr}
+    );
     key.max_length =
         std::max(key.max_length, padded_length(slot.known + 2 * cache::kRollbackTokens));
-    key.chooses = key.chooses || slot.has_edits;
+    key.chooses = key.chooses || !is_plain;
   }
   places.resize(static_cast<std::size_t>(padded));
   rows.resize(static_cast<std::size_t>(padded));
@@ -99,7 +105,7 @@ bool DraftPass::enqueue(
       exec
   );
   const View<DraftPlace, 1> placed_places = place(places, exec, buffers);
-  const View<DrawRow, 1> placed_rows = place(rows, exec, buffers);
+  const View<DraftRow, 1> placed_rows = place(rows, exec, buffers);
   const View<int32_t, 1> anchors = exec.scratch.array<int32_t>(padded);
   const auto pass = [&] {
     ops::cuda::anchor_rows(
@@ -109,12 +115,11 @@ bool DraftPass::enqueue(
          .rows = placed.rows.view(),
          .anchors = anchors,
          .anchor_positions = &placed_rows.data->position,
-         .position_stride = sizeof(DrawRow),
+         .position_stride = sizeof(DraftRow),
          .vocab_size = parts_.model.config.vocab_size}
     );
     DraftChooser chooser(
-        placed_rows,
-        View<const sampling::cuda::SlotParams, 1>(slots_.draft_params(), slots_.num_slots())
+        placed_rows, View<const sampling::cuda::SlotParams, 1>(slots_.params(), slots_.num_slots())
     );
     const Arena::Scope pass_scope(exec.scratch);
     const model::DraftOutput output = model::run_draft(

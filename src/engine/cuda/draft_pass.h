@@ -12,7 +12,7 @@
 #include "engine/device.h"
 #include "engine/slot_drafts.h"
 #include "ops/cuda/draft_rows.h"
-#include "sampling/cuda/draw.h"
+#include "sampling/cuda/drafts.h"
 
 namespace di::engine::cuda {
 
@@ -22,7 +22,8 @@ struct DraftingSlot {
   int64_t known = 0;          ///< its tokens before the draws of the step
   int64_t prompt_length = 0;  ///< as in model::DraftInput
   int64_t drawn = 0;          ///< its place in num_drawn()
-  bool has_edits = false;     ///< its drafts are not just the drafter's best tokens
+  bool by_block = false;      ///< block verification will judge its drafts
+  bool has_edits = false;     ///< has_edits() of its request
 };
 
 /// Whether a request changes the model's logits before it draws.

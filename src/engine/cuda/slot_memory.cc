@@ -6,54 +6,53 @@
 namespace di::engine::cuda {
 namespace {
 
-constexpr auto kWord = static_cast<int64_t>(sizeof(int32_t));
-constexpr auto kParamBytes = static_cast<int64_t>(sizeof(sampling::cuda::SlotParams));
+using sampling::cuda::DraftRecord;
+using sampling::cuda::SlotParams;
 
-int64_t token_bytes(int64_t context) {
-  return align_up((context + 1 + 2 * cache::kRollbackTokens) * kWord, 16);
-}
-
-int64_t block_bytes(int64_t context) {
-  return align_up(ceil_div(context, cache::kBlockTokens) * kWord, 16);
+/// Bytes of `count` values, so that what follows is aligned.
+template <class T>
+int64_t bytes_of(int64_t count) {
+  return align_up(count * static_cast<int64_t>(sizeof(T)), 16);
 }
 
 }  // namespace
 
-SlotMemory::SlotMemory(const Memory& memory, int64_t slots, int64_t context, int64_t vocab_size)
-    : slots_(slots),
-      token_bytes_(token_bytes(context)),
-      block_bytes_(block_bytes(context)),
-      area_bytes_(sampling::cuda::slot_area_bytes(vocab_size)),
-      memory_(memory.allocate(
-          bytes(slots, context, vocab_size), "the slots' tokens and sampling; lower max_num_seqs"
-      )) {}
+SlotMemory::Strides::Strides(const Size& size)
+    : tokens(bytes_of<int32_t>(size.context + 1 + 2 * cache::kRollbackTokens)),
+      blocks(bytes_of<int32_t>(ceil_div(size.context, cache::kBlockTokens))),
+      records(bytes_of<DraftRecord>(size.num_drafts)),
+      area(sampling::cuda::slot_area_bytes(size.vocab_size)),
+      params(sizeof(SlotParams)) {}
 
-int64_t SlotMemory::bytes(int64_t slots, int64_t context, int64_t vocab_size) {
-  return slots * (token_bytes(context) + block_bytes(context) +
-                  sampling::cuda::slot_area_bytes(vocab_size) + 2 * kParamBytes);
+SlotMemory::SlotMemory(const Memory& memory, const Size& size)
+    : size_(size),
+      strides_(size),
+      memory_(memory.allocate(bytes(size), "the slots' tokens and sampling; lower max_num_seqs")) {}
+
+int64_t SlotMemory::bytes(const Size& size) {
+  return size.slots * Strides(size).all();
 }
 
 int32_t* SlotMemory::tokens(int64_t slot) const {
-  return reinterpret_cast<int32_t*>(memory_.get() + slot * token_bytes_);
+  return reinterpret_cast<int32_t*>(at(0, strides_.tokens, slot));
 }
 
 int32_t* SlotMemory::blocks(int64_t slot) const {
-  return reinterpret_cast<int32_t*>(memory_.get() + slots_ * token_bytes_ + slot * block_bytes_);
+  return reinterpret_cast<int32_t*>(at(strides_.tokens, strides_.blocks, slot));
+}
+
+DraftRecord* SlotMemory::records(int64_t slot) const {
+  const int64_t before = strides_.tokens + strides_.blocks;
+  return reinterpret_cast<DraftRecord*>(at(before, strides_.records, slot));
 }
 
 sampling::cuda::SlotArea SlotMemory::area(int64_t slot) const {
-  std::byte* areas = memory_.get() + slots_ * (token_bytes_ + block_bytes_);
-  return {areas + slot * area_bytes_, area_bytes_};
+  const int64_t before = strides_.tokens + strides_.blocks + strides_.records;
+  return {at(before, strides_.area, slot), strides_.area};
 }
 
-sampling::cuda::SlotParams* SlotMemory::params() const {
-  return reinterpret_cast<sampling::cuda::SlotParams*>(
-      memory_.get() + slots_ * (token_bytes_ + block_bytes_ + area_bytes_)
-  );
-}
-
-sampling::cuda::SlotParams* SlotMemory::draft_params() const {
-  return params() + slots_;
+SlotParams* SlotMemory::params() const {
+  return reinterpret_cast<SlotParams*>(at(strides_.all() - strides_.params, 0, 0));
 }
 
 }  // namespace di::engine::cuda

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "sampling/cuda/draft_record.h"
 #include "sampling/cuda/slot.h"
 #include "tensor/memory.h"
 
@@ -14,30 +15,47 @@ namespace di::engine::cuda {
 /// Thread: any; what is in it belongs to the device's stream.
 class SlotMemory {
  public:
-  /// Slots of sequences of up to `context` tokens, and what is drawn and drafted behind them.
-  SlotMemory(const Memory& memory, int64_t slots, int64_t context, int64_t vocab_size);
+  /// What slots are to hold.
+  struct Size {
+    int64_t slots = 0;
+    int64_t context = 0;  ///< tokens of a sequence; what is drawn and drafted comes behind them
+    int64_t vocab_size = 0;
+    int64_t num_drafts = 0;  ///< of a sequence
+  };
+
+  SlotMemory(const Memory& memory, const Size& size);
 
   /// What that allocation takes.
-  static int64_t bytes(int64_t slots, int64_t context, int64_t vocab_size);
+  static int64_t bytes(const Size& size);
 
-  int64_t num_slots() const { return slots_; }
+  int64_t num_slots() const { return size_.slots; }
   /// [context + 1 and drafts]: the sequence's tokens.
   int32_t* tokens(int64_t slot) const;
   /// [blocks of the context]: its block table.
   int32_t* blocks(int64_t slot) const;
   /// [slots].
   sampling::cuda::SlotParams* params() const;
-  /// [slots]: the same at temperature 0, for the choice of drafts.
-  sampling::cuda::SlotParams* draft_params() const;
+  /// [drafts]: of those that block verification will judge.
+  sampling::cuda::DraftRecord* records(int64_t slot) const;
   /// Where its SlotParams may point to.
   sampling::cuda::SlotArea area(int64_t slot) const;
 
  private:
-  int64_t slots_;
-  int64_t token_bytes_;
-  int64_t block_bytes_;
-  int64_t area_bytes_;
-  std::shared_ptr<std::byte> memory_;  // all tokens, all block tables, all areas, twice all params
+  /// Bytes of one slot, array by array: those of all slots lie behind each other.
+  struct Strides {
+    explicit Strides(const Size& size);
+    int64_t tokens, blocks, records, area, params;
+    int64_t all() const { return tokens + blocks + records + area + params; }
+  };
+
+  /// Where the slot's part of an array begins, behind arrays of `before` bytes a slot.
+  std::byte* at(int64_t before, int64_t stride, int64_t slot) const {
+    return memory_.get() + size_.slots * before + slot * stride;
+  }
+
+  Size size_;
+  Strides strides_;
+  std::shared_ptr<std::byte> memory_;
 };
 
 }  // namespace di::engine::cuda

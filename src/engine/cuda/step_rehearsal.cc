@@ -8,6 +8,7 @@
 #include "engine/cuda/slot_memory.h"
 #include "engine/cuda/step_buffers.h"
 #include "model/draft.h"
+#include "sampling/cuda/drafts.h"
 #include "sampling/cuda/verify.h"
 #include "tensor/address_memory.h"
 
@@ -110,7 +111,7 @@ void StepRehearsal::draft(int64_t sequences) {
   const model::PlacedStep placed(
       model_, step, {.replay = limits_.replay, .padded_sequences = padded}, exec_
   );
-  scratch_.take<sampling::cuda::DrawRow>(padded);
+  scratch_.take<sampling::cuda::DraftRow>(padded);
   const View<const int32_t, 1> anchors = scratch_.array<int32_t>(padded);
   run_draft(model_, placed, anchors, cache_, ops_, exec_, {.replay = limits_.replay});
 }
@@ -158,9 +159,13 @@ model::StepMemory StepRehearsal::measure() {
   const int64_t vocab_size = model_.config.vocab_size;
   const bool drafts = limits_.num_drafts > 0;
   const int64_t draft_bytes = drafts ? DraftPass::bytes(limits_.num_slots, limits_.num_drafts) : 0;
+  const SlotMemory::Size slots{
+      .slots = limits_.num_slots,
+      .context = limits_.context,
+      .vocab_size = vocab_size,
+      .num_drafts = limits_.num_drafts};
   const int64_t buffers =
-      align_up(draft_bytes, kGranule) +
-      align_up(SlotMemory::bytes(limits_.num_slots, limits_.context, vocab_size), kGranule) +
+      align_up(draft_bytes, kGranule) + align_up(SlotMemory::bytes(slots), kGranule) +
       align_up(planned_result_bytes(limits_.max_rows + limits_.max_seqs), kGranule) +
       align_up(vocab_size * static_cast<int64_t>(sizeof(int32_t)), kGranule);
   return {

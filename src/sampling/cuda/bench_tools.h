@@ -89,6 +89,8 @@ class BenchSlots {
     slots_ = std::make_unique<BenchArray<SlotParams>>(slots);
   }
 
+  const SlotParams& slot(int64_t i) const { return owners_[static_cast<std::size_t>(i)]->params(); }
+  int64_t count() const { return std::ssize(owners_); }
   View<const SlotParams, 1> view() const {
     return View<const SlotParams, 1>(slots_->data(), std::ssize(owners_));
   }
@@ -99,10 +101,15 @@ class BenchSlots {
 };
 
 /// One row of each slot.
-inline std::vector<DrawRow> bench_draw_rows(int64_t count) {
+inline std::vector<DrawRow> bench_draw_rows(const BenchSlots& slots) {
   std::vector<DrawRow> rows;
-  for (int64_t i = 0; i < count; ++i)
-    rows.push_back({.position = i, .slot = static_cast<int32_t>(i)});
+  for (int64_t i = 0; i < slots.count(); ++i) {
+    rows.push_back(
+        {.position = i,
+         .slot = static_cast<int32_t>(i),
+         .is_plain = is_plainly_greedy(slots.slot(i))}
+    );
+  }
   return rows;
 }
 

@@ -1,7 +1,41 @@
 #include "sampling/cuda/drafts.h"
-#include "sampling/cuda/draw_args.cuh"
+#include "sampling/cuda/draw_kernel.cuh"
+#include "sampling/cuda/row_drafts.cuh"
 
 namespace di::sampling::cuda {
+namespace {
+
+/// A cluster a draft.
+__global__ void __launch_bounds__(kThreads, 2) draft_kernel(const __grid_constant__ Args args) {
+  extern __shared__ __align__(16) char bytes[];
+  Memory& memory = *reinterpret_cast<Memory*>(bytes);
+  cudaGridDependencySynchronize();
+  const auto index = static_cast<int>(blockIdx.y);
+  const DraftRow draft = args.draft_rows[index];
+  if (draft.slot < 0 || draft.is_plain) return;
+  const bool is_judged = draft.records != nullptr;
+  const RowOrder order{
+      .row = index,
+      .slot = draft.slot,
+      .position = draft.position,
+      .ahead = {args.drafts + index, args.index, args.drafted}};
+  const SlotParams& params = args.slots[draft.slot];
+  share_params(memory, params, order);
+  if (!is_judged && threadIdx.x == 0) memory.params.temperature = 0;
+  Task task = task_of(params, order, args.results);
+  if (is_judged) {
+    task.share = uniform_of(params.seed, draft.position, Stream::kDraft, args.index);
+  }
+  RowWork row(args, memory, part_of(args, memory), task);
+  if (is_judged) {
+    RowDraft(row, draft.records[args.index]).run();
+  } else {
+    const LeftOut none;
+    RowDraw(row, none).run();
+  }
+}
+
+}  // namespace
 
 void choose_drafts(cudaStream_t stream, const DraftRows& rows) {
   const int64_t index = rows.drafts.dim(0) - 1;
@@ -9,13 +43,12 @@ void choose_drafts(cudaStream_t stream, const DraftRows& rows) {
       rows.logits, {.tokens = View<int32_t, 1>(rows.drafts.row(index), rows.drafts.dim(1))}
   );
   args.slots = rows.slots.data;
-  args.rows = rows.rows.data;
+  args.draft_rows = rows.rows.data;
   args.index = static_cast<int>(index);
   args.drafts = rows.drafts.data;
   args.drafted = static_cast<int>(rows.drafts.dim(1));
-  args.is_alone = true;
   check_vocabulary(args.vocab_size);
-  if (rows.rows.dim(0) > 0) enqueue_other_draws(stream, args, rows.rows.dim(0));
+  launch_row_kernel<draft_kernel>("choose drafts", stream, args, rows.rows.dim(0));
 }
 
 }  // namespace di::sampling::cuda

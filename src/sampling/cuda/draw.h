@@ -18,6 +18,8 @@ namespace di::sampling::cuda {
 struct DrawRow {
   int64_t position = 0;  ///< the token follows it
   int32_t slot = -1;     ///< of SlotParams; negative: nothing is drawn and nothing written
+  bool is_plain =
+      false;  ///< is_plainly_greedy() of the slot, told here so that it is known at once
   int32_t* place =
       nullptr;  ///< where the sequence keeps the token too, in device memory; or nullptr
 };

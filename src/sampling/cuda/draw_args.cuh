@@ -1,6 +1,7 @@
 // What the kernels of draw.h, verify.h and drafts.h are given.
 #pragma once
 
+#include "sampling/cuda/drafts.h"
 #include "sampling/cuda/row.cuh"
 #include "sampling/cuda/verify.h"
 
@@ -38,20 +39,22 @@ struct Args {
   int part_size = 0;
   const SlotParams* slots = nullptr;  ///< of everything but scores
 
-  // Which rows there are: those of draws or drafts,
+  // Which rows there are: those of draws,
   const DrawRow* rows = nullptr;
+  // those of drafts,
+  const DraftRow* draft_rows = nullptr;
   int index = 0;                    ///< drafts before these
   const int32_t* drafts = nullptr;  ///< [index, drafted]: they
   int drafted = 0;
   // those of blocks,
   const VerifyBlock* blocks = nullptr;
-  int block_rows = 0;  ///< the most that a block may have
+  int block_rows = 0;            ///< the most that a block may have
+  int32_t* num_drawn = nullptr;  ///< [blocks]
   // or those to score.
   const int32_t* tokens = nullptr;
   const int32_t* tops = nullptr;
 
-  bool counts = false;    ///< a draw counts its token, and writes it to its place
-  bool is_alone = false;  ///< the kernel for rows that are not plainly greedy has none before it
+  bool counts = false;  ///< a draw counts its token, and writes it to its place
   Results results = {};
 };
 
@@ -59,40 +62,55 @@ struct Args {
 struct RowOrder {
   int row = 0;        ///< of the logits and the results
   int32_t slot = -1;  ///< negative: there is none
+  bool is_plain = false;
   int64_t position = 0;
   int32_t* place = nullptr;
   Ahead ahead = {};
+  DraftRecord* record = nullptr;  ///< of the draft that the row judges
 };
 
-/// The row of the cluster `index`.
+/// Drafts of a block that are looked at.
+__device__ inline int drafts_of(const Args& args, const VerifyBlock& block) {
+  return min(block.num_drafts, args.block_rows - 1);
+}
+
+/// Whether block verification judges drafts of the block.
+__device__ inline bool is_judged(const VerifyBlock& block) {
+  return block.records != nullptr && block.num_drafts > 0;
+}
+
+/// The row of the cluster `index`. Behind the last draft of a block that is judged there is none:
+/// it is drawn when all others are known (verify.cu).
+template <bool kOfBlocks>
 __device__ inline RowOrder order_of(const Args& args, int index) {
-  if (args.blocks == nullptr) {
+  if constexpr (!kOfBlocks) {
     const DrawRow draw = args.rows[index];
     return {
         .row = index,
         .slot = draw.slot,
-        .position = draw.position + args.index,
-        .place = draw.place,
-        .ahead = {args.drafts + index, args.index, args.drafted}};
+        .is_plain = draw.is_plain,
+        .position = draw.position,
+        .place = draw.place};
+  } else {
+    const VerifyBlock block = args.blocks[index / args.block_rows];
+    const int i = index % args.block_rows;
+    const int drafts = drafts_of(args, block);
+    const bool judges = is_judged(block);
+    return {
+        .row = block.first_row + i,
+        .slot = i > drafts || (judges && i == drafts) ? -1 : block.slot,
+        .is_plain = block.is_plain,
+        .position = block.position + i,
+        .place = nullptr,
+        .ahead = {block.drafts, i, 1},
+        .record = judges ? block.records + i : nullptr};
   }
-  const VerifyBlock block = args.blocks[index / args.block_rows];
-  const int i = index % args.block_rows;
-  return {
-      .row = block.first_row + i,
-      .slot = i > block.num_drafts ? -1 : block.slot,
-      .position = block.position + i,
-      .place = nullptr,
-      .ahead = {block.drafts, i, 1}};
 }
 
 /// What all calls have in common.
 Args args_of(const View<const float, 2>& logits, const Drawn& drawn);
 
-/// Enqueues the draws of `rows` clusters' rows: plainly greedy ones by the one kernel, the others
-/// by a second one that runs beside it.
-void enqueue_draws(cudaStream_t stream, const Args& args, int64_t rows);
-
-/// Only those that are not plainly greedy.
-void enqueue_other_draws(cudaStream_t stream, const Args& args, int64_t rows);
+/// Enqueues the draws of `rows` clusters' rows of blocks; drafts that are to be judged are.
+void enqueue_block_draws(cudaStream_t stream, const Args& args, int64_t rows);
 
 }  // namespace di::sampling::cuda

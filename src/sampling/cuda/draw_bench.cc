@@ -19,7 +19,7 @@ void bench_params(
   const BenchLogits logits(rows);
   const BenchSlots slots(params, rows, stream);
   const BenchResults results(rows);
-  const BenchArray<DrawRow> draw_rows(bench_draw_rows(rows));
+  const BenchArray<DrawRow> draw_rows(bench_draw_rows(slots));
   const double time = ops::cuda::measure(stream, 20, [&](int turn) {
     draw(
         stream,

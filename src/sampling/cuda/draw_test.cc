@@ -44,7 +44,11 @@ TEST_P(DrawOnCuda, EqualsTheSampler) {
     for (int64_t row = 0; row < rows; ++row) {
       const std::vector<float> one = random.logits();
       logits.insert(logits.end(), one.begin(), one.end());
-      draw_rows.push_back({.position = 100 + step, .slot = static_cast<int32_t>(row)});
+      draw_rows.push_back(
+          {.position = 100 + step,
+           .slot = static_cast<int32_t>(row),
+           .is_plain = is_plainly_greedy(slots[static_cast<std::size_t>(row)])}
+      );
     }
     const DeviceArray<float> device_logits(logits);
     const DeviceArray<DrawRow> device_rows(draw_rows);

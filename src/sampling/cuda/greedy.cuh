@@ -9,17 +9,6 @@
 
 namespace di::sampling::cuda {
 
-/// Whether a request draws greedily, and nothing else, all of its life. All is read at once.
-__device__ inline bool is_plainly_greedy(const SlotParams& params) {
-  const bool is_greedy = params.temperature == 0;
-  const bool is_reported = params.wants_logprobs;
-  const bool is_forced = params.golden.count > 0;
-  const bool is_edited = static_cast<int>(params.seen != nullptr) | (params.num_biases > 0) |
-                         (params.allowed.count > 0) | (params.banned.count > 0) |
-                         (params.min_tokens > 0) | (params.first_n_token_no_eos > 0);
-  return static_cast<int>(is_greedy) & !is_reported & !is_forced & !is_edited;
-}
-
 /// The best entry of the CTA's part of a row, in every thread of the first warp.
 __device__ inline uint64_t best_of_part(const float* logits, int begin, int size, bool is_aligned) {
   __shared__ uint64_t warp_codes[kWarps];
@@ -52,6 +41,7 @@ __device__ inline uint64_t best_of_part(const float* logits, int begin, int size
 }
 
 /// A cluster a row.
+template <bool kOfBlocks>
 static __global__ void __launch_bounds__(kThreads, 4)
     draw_greedily(const __grid_constant__ Args args) {
   __shared__ Mailbox<uint64_t> mailbox;
@@ -63,9 +53,8 @@ static __global__ void __launch_bounds__(kThreads, 4)
   __cluster_barrier_arrive_relaxed();
   cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
-  const RowOrder order = order_of(args, static_cast<int>(blockIdx.y));
-  const bool is_plain = order.slot >= 0 && is_plainly_greedy(args.slots[order.slot]);
-  if (!is_plain) return __cluster_barrier_wait();
+  const RowOrder order = order_of<kOfBlocks>(args, static_cast<int>(blockIdx.y));
+  if (order.slot < 0 || !order.is_plain) return __cluster_barrier_wait();
   const int begin = min(cta * args.part_size, args.vocab_size);
   const int size = min(args.part_size, args.vocab_size - begin);
   const float* logits = args.logits + static_cast<int64_t>(order.row) * args.vocab_size + begin;

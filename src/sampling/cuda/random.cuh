@@ -3,15 +3,19 @@
 
 #include <cstdint>
 
+#include "sampling/philox.h"
+
 namespace di::sampling::cuda {
 
-/// uniform(seed, position, Stream::kTarget).
-__device__ inline double uniform_of_target(uint64_t seed, int64_t position) {
+/// uniform() of philox.h.
+__device__ inline double uniform_of(
+    uint64_t seed, int64_t position, Stream stream, uint32_t index = 0
+) {
   uint32_t counter[4] = {
       static_cast<uint32_t>(position),
       static_cast<uint32_t>(static_cast<uint64_t>(position) >> 32),
-      0,
-      0};
+      static_cast<uint32_t>(stream),
+      index};
   uint32_t key[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
   for (int round = 0; round < 10; ++round) {
     const uint64_t product0 = uint64_t{0xD2511F53u} * counter[0];

@@ -9,108 +9,14 @@
 
 #include <cooperative_groups.h>
 
-#include "sampling/cuda/quick_mass.cuh"
-#include "sampling/cuda/row.cuh"
+#include "sampling/cuda/histogram.cuh"
+#include "sampling/cuda/ranked_list.cuh"
 
 namespace di::sampling::cuda {
 
 namespace cg = cooperative_groups;
 
-inline constexpr int kBins = 2048;    ///< of a histogram
-inline constexpr int kFew = 1024;     ///< tokens that are sorted instead of split
-inline constexpr int kListed = 2048;  ///< tokens that a list has room for
-inline constexpr int kNear = 128;     ///< tokens near the best one that a CTA reports at once
-
-/// How far a logit lies below the best one, as MassScale.
-struct Scale {
-  double top = 0;
-  double inverse_temperature = 1;
-
-  __device__ double distance(double logit) const { return (top - logit) * inverse_temperature; }
-  __device__ uint64_t mass(double logit) const { return exact_mass(distance(logit)); }
-};
-
-/// Whether a token ranks before another one.
-__device__ inline bool is_before(uint64_t rank, int32_t token, uint64_t than, int32_t other) {
-  return rank != than ? rank < than : token < other;
-}
-
-/// A running sum that a place is to reach; see ranked_masses.h.
-struct Mark {
-  bool is_count = false;
-  uint64_t value = 1;
-};
-
-/// Equal steps of the logit from the best one down; the last one has no end.
-struct Steps {
-  double top = 0;
-  double per_logit = 0;
-
-  __device__ int of(double logit) const {
-    const double at = (top - logit) * per_logit;
-    return at < kBins - 1 ? static_cast<int>(at) : kBins - 1;
-  }
-};
-
-/// Tokens of one step, or such whose ranks begin with the same bits; and the sums of what ranks
-/// before them.
-struct Bundle {
-  int step = -1;  ///< of `steps`; −1: the prefix decides
-  Steps steps;
-  uint64_t prefix = 0;  ///< rank >> shift
-  int shift = 0;
-  uint64_t count = 0;
-  uint64_t count_before = 0;
-  uint64_t mass_before = 0;
-
-  __device__ bool holds(double logit) const {
-    return step >= 0 ? steps.of(logit) == step : rank_of(logit) >> shift == prefix;
-  }
-  __device__ bool holds_or_follows(double logit) const {
-    return step >= 0 ? steps.of(logit) <= step : rank_of(logit) >> shift <= prefix;
-  }
-};
-
-/// A token in the ranking and the mass up to it, the token included.
-struct Place {
-  uint64_t rank = 0;
-  int32_t token = 0;
-  uint64_t mass = 0;
-};
-
-/// Tokens in the memory of the cluster's first CTA.
-struct List {
-  uint64_t ranks[kListed];
-  int32_t tokens[kListed];
-};
-
-/// Counts and masses of bins; a mass, below 2^46, in three parts, whose sums over a part of a row
-/// stay below 2^32, since the device adds 32 bits at once.
-struct Histogram {
-  static constexpr int kPartBits = 16;
-  uint32_t counts[kBins];
-  uint32_t parts[3][kBins];
-
-  __device__ void clear() {
-    for (int bin = threadIdx.x; bin < kBins; bin += kThreads) {
-      counts[bin] = 0;
-      for (int part = 0; part < 3; ++part)
-        parts[part][bin] = 0;
-    }
-  }
-  __device__ void add(int bin, uint64_t mass) {
-    atomicAdd(&counts[bin], 1u);
-#pragma unroll
-    for (int part = 0; part < 3; ++part) {
-      const auto value = static_cast<uint32_t>(mass >> part * kPartBits & 0xffff);
-      if (value != 0) atomicAdd(&parts[part][bin], value);
-    }
-  }
-  __device__ uint64_t mass(int bin) const {
-    return parts[0][bin] + (uint64_t{parts[1][bin]} << kPartBits) +
-           (uint64_t{parts[2][bin]} << 2 * kPartBits);
-  }
-};
+inline constexpr int kNear = 128;  ///< tokens near the best one that a CTA reports at once
 
 /// What they report.
 struct NearTokens {
@@ -166,12 +72,14 @@ class Ranking {
     list_if([&](double logit) { return bundle.holds(logit); });
     cluster_.sync();
     if (is_first_cta()) {
-      sort_list(memory_.listed);
-      add_masses(memory_.listed, scale, bundle.mass_before);
-      const int at = first_reaching(memory_.listed, bundle.count_before, mark);
+      List& list = memory_.list;
+      list.sort(memory_.listed);
+      list.add_masses(memory_.listed, scale, bundle.mass_before, memory_.sums, memory_.scratch);
+      const int at =
+          first_reaching(memory_.sums, memory_.listed, bundle.count_before, mark, memory_.scratch);
       if (threadIdx.x < kCtas) {
         *in_cta(&memory_.place, static_cast<int>(threadIdx.x)) = {
-            memory_.list.ranks[at], memory_.list.tokens[at], memory_.sums[at]};
+            list.ranks[at], list.tokens[at], memory_.sums[at]};
       }
     }
     cluster_.sync();
@@ -193,31 +101,7 @@ class Ranking {
       });
     }
     cluster_.sync();
-    if (is_first_cta()) sort_list(memory_.listed);
-  }
-
-  /// Sorts the tokens that the CTAs reported as near, and adds up their masses; first CTA alone.
-  __device__ int sort_near(const int (&counts)[kCtas], const Scale& scale) {
-    int total = 0;
-    for (int cta = 0; cta < kCtas; ++cta) {
-      for (int i = threadIdx.x; i < counts[cta]; i += kThreads) {
-        memory_.list.ranks[total + i] = memory_.near.ranks[cta][i];
-        memory_.list.tokens[total + i] = memory_.near.tokens[cta][i];
-      }
-      total += counts[cta];
-    }
-    sort_list(total);
-    add_masses(total, scale, 0);
-    return total;
-  }
-
-  /// Where in the sorted list of `size` tokens the mark is reached; first CTA alone.
-  __device__ int first_reaching(int size, uint64_t count_before, const Mark& mark) {
-    if (mark.is_count) return static_cast<int>(mark.value - count_before) - 1;
-    int below = 0;
-    for (int i = threadIdx.x; i < size; i += kThreads)
-      below += memory_.sums[i] < mark.value ? 1 : 0;
-    return static_cast<int>(block_sum(static_cast<int64_t>(below), memory_.scratch));
+    if (is_first_cta()) memory_.list.sort(memory_.listed);
   }
 
  private:
@@ -253,26 +137,20 @@ class Ranking {
   /// Counts and weighs this CTA's tokens by bin_of(logit); a negative bin takes none.
   template <class BinOf>
   __device__ void fill_histogram(const Scale& scale, bool weighs, const BinOf& bin_of) {
-    memory_.histogram.clear();
+    Histogram& histogram = memory_.histogram;
+    const Scale own_scale = scale;
+    __syncthreads();  // the list that lies there has been read
+    histogram.clear();
     __syncthreads();
-    const RowPart part = part_;
-    for (int first = 4 * threadIdx.x; first < part.size; first += 4 * kThreads) {
-      double logits[4];
+    part_.each_four([&](const RowPart& part, int first, const double(&logits)[4]) {
       uint64_t masses[4] = {};
-      part.four_logits(first, logits);
-      if (weighs) {
-        double distances[4];
-#pragma unroll
-        for (int k = 0; k < 4; ++k)
-          distances[k] = scale.distance(logits[k]);
-        four_masses(distances, masses);
-      }
+      if (weighs) four_masses(own_scale, logits, masses);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         const int bin = first + k < part.size ? bin_of(logits[k]) : -1;
-        if (bin >= 0) memory_.histogram.add(bin, masses[k]);
+        if (bin >= 0) histogram.add(bin, masses[k]);
       }
-    }
+    });
     cluster_.sync();
   }
 
@@ -332,17 +210,14 @@ class Ranking {
 
   template <class Wanted>
   __device__ void list_if(const Wanted& wanted) {
-    const RowPart part = part_;
-    for (int first = 4 * threadIdx.x; first < part.size; first += 4 * kThreads) {
-      double logits[4];
-      part.four_logits(first, logits);
+    part_.each_four([&](const RowPart& part, int first, const double(&logits)[4]) {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         if (first + k < part.size && wanted(logits[k])) {
           append(rank_of(logits[k]), part.begin + first + k);
         }
       }
-    }
+    });
   }
 
   /// Calls use(index, token) for the first `wanted` tokens of one rank, counted by ids from 0.
@@ -382,87 +257,6 @@ class Ranking {
     });
     cluster_.sync();
     return memory_.place;
-  }
-
-  /// Sorts the list: few tokens by counting those before each, else bitonically.
-  __device__ __noinline__ void sort_list(int size) {
-    if (size <= kThreads) return sort_few(size);
-    List& list = memory_.list;
-    int padded = 32;
-    while (padded < size)
-      padded *= 2;
-    __syncthreads();
-    for (int i = size + static_cast<int>(threadIdx.x); i < padded; i += kThreads) {
-      list.ranks[i] = ~uint64_t{0};
-      list.tokens[i] = 0x7fffffff;
-    }
-    __syncthreads();
-    for (int run = 2; run <= padded; run *= 2) {
-      for (int step = run / 2; step > 0; step /= 2) {
-        for (int i = threadIdx.x; i < padded / 2; i += kThreads) {
-          const int low = 2 * i - (i & (step - 1));
-          const int high = low + step;
-          const bool ascends = (low & run) == 0;
-          const uint64_t a = list.ranks[low];
-          const uint64_t b = list.ranks[high];
-          const int32_t a_token = list.tokens[low];
-          const int32_t b_token = list.tokens[high];
-          if (is_before(b, b_token, a, a_token) == ascends) {
-            list.ranks[low] = b;
-            list.ranks[high] = a;
-            list.tokens[low] = b_token;
-            list.tokens[high] = a_token;
-          }
-        }
-        __syncthreads();
-      }
-    }
-  }
-
-  /// A thread a token; all are different.
-  __device__ void sort_few(int size) {
-    List& list = memory_.list;
-    const auto own = static_cast<int>(threadIdx.x);
-    __syncthreads();
-    const uint64_t rank = own < size ? list.ranks[own] : 0;
-    const int32_t token = own < size ? list.tokens[own] : 0;
-    int before = 0;
-    if (own / 32 * 32 < size) {
-#pragma unroll 4
-      for (int i = 0; i < size; ++i)
-        before += is_before(list.ranks[i], list.tokens[i], rank, token) ? 1 : 0;
-    }
-    __syncthreads();
-    if (own < size) {
-      list.ranks[before] = rank;
-      list.tokens[before] = token;
-    }
-    __syncthreads();
-  }
-
-  /// memory_.sums of the sorted list of `size` tokens, kFew at most.
-  __device__ __noinline__ void add_masses(int size, const Scale& scale, uint64_t before) {
-    constexpr int kOwn = kFew / kThreads;
-    uint64_t masses[kOwn] = {};
-    uint64_t sum = 0;
-    uint64_t unused = 0;
-    const int first = static_cast<int>(threadIdx.x) * kOwn;
-    for (int i = threadIdx.x; i < size; i += kThreads)
-      memory_.sums[i] = scale.mass(logit_of(memory_.list.ranks[i]));
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      if (first + i < size) masses[i] = memory_.sums[first + i];
-      sum += masses[i];
-    }
-    block_sums_before(sum, unused, memory_.scratch);
-    sum += before;
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      sum += masses[i];
-      memory_.sums[first + i] = sum;
-    }
-    __syncthreads();
   }
 
   const RowPart& part_;

@@ -93,7 +93,18 @@ struct RowPart {
       result[k] = first + k < size ? logit(first + k) : -static_cast<double>(INFINITY);
   }
 
-  /// The same without penalties and biases.
+  /// Calls use(part, first, logits) for the fours of this thread; `part` is this one, in registers.
+  template <class Use>
+  __device__ void each_four(const Use& use) const {
+    const RowPart part = *this;
+    for (int first = 4 * threadIdx.x; first < part.size; first += 4 * kThreads) {
+      double logits[4];
+      part.four_logits(first, logits);
+      use(part, first, logits);
+    }
+  }
+
+  /// Four neighbours without penalties and biases.
   __device__ float4 four_as_given(int first) const {
     return *reinterpret_cast<const float4*>(logits + first);
   }

@@ -51,6 +51,15 @@ struct SlotParams {
 /// Flag of SlotParams::seen: the token is in the prompt. Set only where the repetition penalty is.
 inline constexpr uint32_t kInPrompt = 0x80000000u;
 
+/// Whether a request draws greedily, and nothing else, all of its life.
+constexpr bool is_plainly_greedy(const SlotParams& params) {
+  const bool is_edited = params.seen != nullptr || params.num_biases > 0 ||
+                         params.allowed.count > 0 || params.banned.count > 0 ||
+                         params.min_tokens > 0 || params.first_n_token_no_eos > 0;
+  return params.temperature == 0 && !params.wants_logprobs && params.golden.count == 0 &&
+         !is_edited;
+}
+
 /// Device memory that a slot has for whatever its SlotParams point to.
 struct SlotArea {
   std::byte* data = nullptr;

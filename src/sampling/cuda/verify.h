@@ -1,11 +1,11 @@
-// Draws of steps that verify drafts: the twin of verify_drafts() by the exact-seed rule
-// (draft_verifier.h). The tokens are those of draw() behind one token after another, so the text is
-// that of a run without drafts.
+// Draws of steps that verify drafts: the twin of verify_drafts() by either rule
+// (draft_verifier.h), with the same bits.
 //
-// All rows of a block are drawn at once: behind the drafts before a row, counts are known. Which of
-// the draws become text is decided on the device.
+// All rows of a block are drawn, or judged, at once: behind the drafts before a row, counts are
+// known. Which of them become text is decided on the device.
 #pragma once
 
+#include "sampling/cuda/draft_record.h"
 #include "sampling/cuda/draw.h"
 
 namespace di::sampling::cuda {
@@ -19,9 +19,13 @@ struct VerifyBlock {
   const int32_t* drafts = nullptr;  ///< [num_drafts], in device memory
   int32_t* place = nullptr;  ///< where the sequence keeps the tokens behind the anchor, in device
                              ///< memory; or nullptr. It may be where the drafts lie
-  int32_t first_row = 0;     ///< of the logits; num_drafts more follow
+  DraftRecord* records =
+      nullptr;  ///< [num_drafts]: block verification judges the drafts, by the records that
+                ///< were made of them; the temperature is not 0. nullptr: exact seed
+  int32_t first_row = 0;  ///< of the logits; num_drafts more follow
   int32_t num_drafts = 0;
-  int32_t slot = -1;  ///< of SlotParams; negative: nothing is drawn and nothing written
+  int32_t slot = -1;      ///< of SlotParams; negative: nothing is drawn and nothing written
+  bool is_plain = false;  ///< as in DrawRow
 };
 
 /// Blocks to draw from. At most one block of a slot in a call.
@@ -34,13 +38,17 @@ struct VerifyRows {
   View<int32_t, 1> num_drawn;         // [blocks]: draws of the block that count
 };
 
-/// Draws for each block until a draw is not its draft, ends the choice (ends_choice()), is not
-/// finite, or is behind the last draft. Those draws, num_drawn of them, are as draw() would have
-/// made them one after the other, in `drawn` from the block's first row on, at `place`, and in the
-/// counts of the slot; one that is not finite is the last and counts nothing. Rows of a block
+/// Draws for each block. By exact seed until a draw is not its draft, ends the choice
+/// (ends_choice()), is not finite, or is behind the last draft: those draws are as draw() would
+/// have made them one after the other. By block verification the drafts that stay and the token
+/// behind them, unless the last of them ends the choice.
+///
+/// The draws, num_drawn of them, are in `drawn` from the block's first row on, at `place`, and in
+/// the counts of the slot; one that is not finite is the last and counts nothing. Rows of a block
 /// behind them are written too and mean nothing.
 ///
-/// Enqueues three kernels on `stream`, the same ones whatever the blocks hold.
+/// Enqueues four kernels on `stream`, the same ones whatever the blocks hold; three when there are
+/// no drafts.
 /// Throws Error{kUnsupported} for more drafts than kMostDrafts, or a vocabulary too large.
 void verify(cudaStream_t stream, const VerifyRows& rows);
 

@@ -1,11 +1,9 @@
-// Blocks of drafts on the device against verify_drafts() by exact seed, and drafts that are drawn
-// on the device against a sampler that goes ahead.
+// Blocks of drafts on the device against verify_drafts(), by either rule.
 #include "sampling/cuda/verify.h"
 
 #include <algorithm>
 
-#include "sampling/cuda/drafts.h"
-#include "sampling/cuda/draw_testing.h"
+#include "sampling/cuda/verify_testing.h"
 #include "sampling/draft_verifier.h"
 
 namespace di::sampling::cuda {
@@ -17,58 +15,11 @@ using testing::describe;
 using testing::expect_same;
 using testing::RandomRequests;
 using testing::Results;
-using testing::Twins;
+using testing::Sequence;
+using testing::Sequences;
+using testing::Size;
 
 constexpr int32_t kPoison = 0x09090909;
-
-/// A sequence with a sampler of each kind, and what the device's is to have counted.
-struct Sequence {
-  Sequence(RandomRequests& random, int64_t vocab_size, bool is_plain, cudaStream_t stream)
-      : params(is_plain ? SamplingParams{.temperature = 0} : random.params()),
-        twins(testing::make_twins(random, params, vocab_size, stream)),
-        position(random.below(1000)) {
-    if (slot().seen == nullptr) return;
-    seen.resize(static_cast<std::size_t>(vocab_size));
-    copy_now(seen.data(), slot().seen, seen.size() * sizeof(uint32_t));
-  }
-
-  const SlotParams& slot() const { return twins->device.params(); }
-
-  void expect_counted(const std::string& what) const {
-    int64_t num_outputs = -1;
-    copy_now(&num_outputs, slot().num_outputs, sizeof num_outputs);
-    EXPECT_EQ(num_outputs, twins->host.num_outputs()) << what;
-    std::vector<uint32_t> found(seen.size());
-    if (!found.empty()) copy_now(found.data(), slot().seen, found.size() * sizeof(uint32_t));
-    EXPECT_TRUE(found == seen) << what;
-  }
-
-  SamplingParams params;
-  std::unique_ptr<Twins> twins;
-  int64_t position;
-  std::vector<uint32_t> seen;  // [vocab_size]; empty: no penalty
-};
-
-/// Sequences of one run and their slots.
-struct Sequences {
-  Sequences(int64_t count, RandomRequests& random, int64_t vocab_size, cudaStream_t stream) {
-    for (int64_t i = 0; i < count; ++i) {
-      all.emplace_back(random, vocab_size, /*is_plain=*/i % 4 == 0, stream);
-      slots.push_back(all.back().slot());
-    }
-  }
-
-  std::vector<Sequence> all;
-  std::vector<SlotParams> slots;
-};
-
-/// Vocabulary, blocks, most drafts, steps.
-struct Size {
-  int64_t vocab_size;
-  int64_t blocks;
-  int64_t most_drafts;
-  int steps;
-};
 
 /// What verify() is given, at addresses that stay the same.
 struct Buffers {
@@ -78,6 +29,7 @@ struct Buffers {
   DeviceArray<VerifyBlock> blocks{size.blocks};
   DeviceArray<int32_t> drafts{size.blocks * (size.most_drafts + 1)};
   DeviceArray<int32_t> places{size.blocks * (size.most_drafts + 1)};
+  DeviceArray<DraftRecord> records{size.blocks * (size.most_drafts + 1)};
   DeviceArray<int32_t> num_drawn{size.blocks};
   Results results{.rows = rows, .most = std::min<int64_t>(size.vocab_size, 1000)};
 
@@ -98,13 +50,44 @@ struct Buffers {
 struct Block {
   std::vector<float> logits;  // [rows]
   std::vector<int32_t> drafts;
-  std::vector<Draw> draws;  // those that count
+  std::vector<DraftLaw> laws;        // of the drafts that block verification judges,
+  std::vector<DraftRecord> records;  // and as the device knows them
+  std::vector<Draw> draws;           // those that count
   VerifyBlock given;
 };
 
+/// Drafts behind those of the block, by a row of the drafter's, as choose_draft() does.
+void add_draft(Block& block, Sampler& ahead, const std::vector<float>& row, double share) {
+  std::vector<double> scratch;
+  SampledRow sampled = ahead.row(row, scratch);
+  std::vector<TokenMass> best = {{0, 1}};
+  if (sampled.law.drawable()) best = sampled.law.best(kDraftCandidates);
+  while (best.size() > 1 && best.back().mass < kLeastDraftMass)
+    best.pop_back();
+  DraftRecord record{};
+  for (const TokenMass& candidate : best)
+    record.mass += candidate.mass;
+  DraftLaw& law = block.laws.emplace_back();
+  int32_t token = best.front().token;
+  double sum = 0;
+  for (const TokenMass& candidate : best) {
+    record.tokens[record.count] = candidate.token;
+    record.masses[record.count++] = candidate.mass;
+    law.push_back(
+        {candidate.token, static_cast<double>(candidate.mass) / static_cast<double>(record.mass)}
+    );
+    if (sum <= share) token = candidate.token;
+    sum += law.back().probability;
+  }
+  block.records.push_back(record);
+  block.drafts.push_back(token);
+  ahead.count(token);
+}
+
 class VerifyOnCuda : public ::testing::TestWithParam<Size> {
  protected:
-  /// Random rows, and drafts of which most are what the target draws.
+  /// Random rows, and drafts of which most are what the target draws; or drafts that are drawn from
+  /// something like them.
   static Block make_block(RandomRequests& random, const Sequence& sequence, const Size& size) {
     Block block;
     const auto drafts = static_cast<std::size_t>(random.below(size.most_drafts + 1));
@@ -114,6 +97,12 @@ class VerifyOnCuda : public ::testing::TestWithParam<Size> {
       const std::vector<float> row = random.logits();
       block.logits.insert(block.logits.end(), row.begin(), row.end());
       if (i == drafts) break;
+      if (sequence.rule == VerificationRule::kBlock) {
+        std::vector<float> drafter = random.one_in(4) ? random.logits() : row;
+        if (random.one_in(2)) drafter[static_cast<std::size_t>(random.token())] += 3;
+        add_draft(block, ahead, drafter, random.unit());
+        continue;
+      }
       const auto position = sequence.position + static_cast<int64_t>(i);
       const Draw draw = ahead.draw(row, position, scratch);
       block.drafts.push_back(draw.finite && !random.one_in(6) ? draw.token : random.token());
@@ -128,10 +117,9 @@ class VerifyOnCuda : public ::testing::TestWithParam<Size> {
         .logits =
             View<const float, 2>(block.logits.data(), std::ssize(block.drafts) + 1, vocab_size),
         .drafts = block.drafts,
-        .laws = {},
+        .laws = block.laws,
         .anchor_position = sequence.position};
-    block.draws =
-        verify_drafts(sequence.twins->host, VerificationRule::kExactSeed, rows, scratch).draws;
+    block.draws = verify_drafts(sequence.twins->host, sequence.rule, rows, scratch).draws;
     for (const Draw& draw : block.draws) {
       if (!sequence.seen.empty() && draw.finite) {
         ++sequence.seen[static_cast<std::size_t>(draw.token)];
@@ -160,6 +148,12 @@ class VerifyOnCuda : public ::testing::TestWithParam<Size> {
           block.drafts.data(),
           block.drafts.size() * sizeof(int32_t)
       );
+      if (!block.records.empty()) {
+        block.given.records = to.records.data() + at;
+        copy_now(
+            block.given.records, block.records.data(), block.records.size() * sizeof(DraftRecord)
+        );
+      }
       copy_now(
           to.logits.data() + row * to.size.vocab_size,
           block.logits.data(),
@@ -203,6 +197,7 @@ TEST_P(VerifyOnCuda, EqualsTheSamplerTokenByToken) {
       blocks.push_back(make_block(random, sequence, size));
       Block& block = blocks.back();
       block.given.slot = random.one_in(6) ? -1 : static_cast<int32_t>(slot);
+      block.given.is_plain = is_plainly_greedy(sequence.slot());
       block.given.position = sequence.position;
       if (block.given.slot < 0) continue;
       verify_on_host(block, sequence, size.vocab_size);
@@ -250,84 +245,7 @@ TEST_P(VerifyOnCuda, EqualsTheSamplerTokenByToken) {
   EXPECT_EQ(most_drawn, size.most_drafts + 1) << "no block was accepted whole";
 }
 
-/// The best token of a row as the drafter finds it: NaN is never it.
-int32_t best_of(std::span<const float> row) {
-  int32_t best = 0;
-  float logit = -testing::kInfinity;
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    if (row[i] > logit) {
-      logit = row[i];
-      best = static_cast<int32_t>(i);
-    }
-  }
-  return best;
-}
-
-TEST_P(VerifyOnCuda, DraftsAreThoseOfTheSampler) {
-  DI_NEEDS_GPU();
-  const Size size = GetParam();
-  const int64_t count = size.blocks;
-  ops::cuda::testing::Machine machine;
-  RandomRequests random(static_cast<unsigned>(size.vocab_size + 3), size.vocab_size);
-  Sequences sequences(count, random, size.vocab_size, machine.stream());
-  const DeviceArray<SlotParams> slots(sequences.slots);
-  std::vector<DrawRow> anchors;
-  for (int64_t i = 0; i < count; ++i) {
-    const Sequence& sequence = sequences.all[static_cast<std::size_t>(i)];
-    const auto slot = static_cast<int32_t>(random.one_in(6) ? -1 : i);
-    anchors.push_back({.position = sequence.position, .slot = slot});
-  }
-  const DeviceArray<DrawRow> device_anchors(anchors);
-  const DeviceArray<int32_t> drafts(size.most_drafts * count);
-  std::vector<std::vector<int32_t>> before(static_cast<std::size_t>(count));
-  std::vector<double> scratch;
-  for (int64_t index = 0; index < size.most_drafts; ++index) {
-    std::vector<float> logits;
-    std::vector<int32_t> best;
-    for (int64_t i = 0; i < count; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const std::vector<float> row = random.logits();
-      logits.insert(logits.end(), row.begin(), row.end());
-      best.push_back(best_of(row));
-      Sampler ahead = sequences.all[at].twins->host;
-      for (const int32_t token : before[at])
-        ahead.count(token);
-      const Draw draw = ahead.draw(row, anchors[at].position + index, scratch);
-      before[at].push_back(draw.finite && anchors[at].slot >= 0 ? draw.token : best.back());
-    }
-    const DeviceArray<float> device_logits(logits);
-    const View<int32_t, 2> rows(drafts.data(), index + 1, count);
-    copy_now(rows.row(index), best.data(), best.size() * sizeof(int32_t));
-    choose_drafts(
-        machine.stream(),
-        {.logits = View<const float, 2>(device_logits.data(), count, size.vocab_size),
-         .rows = View<const DrawRow, 1>(device_anchors.data(), count),
-         .slots = View<const SlotParams, 1>(slots.data(), count),
-         .drafts = rows}
-    );
-    const std::vector<int32_t> found = drafts.read();
-    for (int64_t i = 0; i < count; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      EXPECT_EQ(found[static_cast<std::size_t>(index * count + i)], before[at].back())
-          << "draft " << index << " of " << i << ": " << describe(sequences.all[at].params);
-    }
-  }
-  for (const Sequence& sequence : sequences.all)
-    sequence.expect_counted("drafts count nothing");
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Sizes,
-    VerifyOnCuda,
-    ::testing::Values(
-        Size{40, 8, 3, 3},
-        Size{7, 60, 3, 6},
-        Size{400, 100, 5, 6},
-        Size{4224, 60, 5, 6},
-        Size{4231, 30, 2, 6},
-        Size{129280, 24, 5, 4}
-    )
-);
+INSTANTIATE_TEST_SUITE_P(Sizes, VerifyOnCuda, testing::all_sizes());
 
 TEST(VerifyRowsOnCuda, RefuseMoreDraftsThanAWarpHas) {
   const float logit = 0;

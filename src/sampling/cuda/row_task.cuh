@@ -1,0 +1,56 @@
+// What a cluster is told of a row, and what its CTAs keep of it in shared memory.
+#pragma once
+
+#include "sampling/cuda/best.cuh"
+#include "sampling/cuda/draw_args.cuh"
+#include "sampling/cuda/near.cuh"
+
+namespace di::sampling::cuda {
+
+/// What a CTA adds up over its part.
+struct PartSums {
+  uint64_t all = 0;
+  uint64_t above_floor = 0;
+};
+
+/// Shared memory of a CTA; behind it lie the logits of its part and a bit for each.
+struct alignas(16) Memory {
+  RankingMemory ranking;
+  SlotParams params;
+  Ahead ahead;
+  uint64_t warp_codes[kWarps];
+  Mailbox<uint64_t> codes;  ///< best entries of the logits as they came
+  Best warp_best[kWarps];
+  Best best[kCtas];  ///< after the edits
+  Mailbox<PartSums> sums;
+  NearMemory near;
+  double exp_sums[kCtas];
+  double forced_logit;
+};
+
+/// What is to be done for a row.
+struct Task {
+  int row = 0;              ///< of the logits and the results
+  int32_t token = -1;       ///< given or forced
+  int64_t num_outputs = 0;  ///< before it
+  int64_t position = 0;     ///< that it follows
+  double share = -1;        ///< by which it is drawn; negative: the number of that position
+  int32_t* place = nullptr;
+  int64_t top = 0;
+  bool reports_model = false;
+  bool reports_processed = false;
+};
+
+/// What the cuts leave of a row.
+struct Kept {
+  uint64_t mass = 0;
+  bool is_cut = false;
+  uint64_t last_rank = ~uint64_t{0};  ///< of the last token that is left, if something is cut
+  int32_t last_token = 0;
+
+  __device__ bool holds(uint64_t rank, int32_t token) const {
+    return !is_cut || !is_before(last_rank, last_token, rank, token);
+  }
+};
+
+}  // namespace di::sampling::cuda
