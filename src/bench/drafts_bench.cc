@@ -200,6 +200,7 @@ class Bench {
 
  private:
   void check_texts(const Mode& mode) const {
+    if (options_.engine.verification == "block" && options_.temperature > 0) return;
     for (const Round& round : mode.rounds) {
       if (round.texts == modes_.front().rounds.front().texts) continue;
       throw Error(
@@ -243,6 +244,7 @@ class Bench {
         {"threads", engine.options().threads},
         {"kind", kind},
         {"temperature", options_.temperature},
+        {"verification", options_.engine.verification},
         {"sequences", sequences},
         {"drafts", mode.drafts},
         {"output_tokens", mode.rounds.back().output_tokens},

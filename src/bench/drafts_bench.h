@@ -23,7 +23,7 @@ struct DraftsBenchOptions {
 /// Opens an engine for each mode and lets them answer the same prompts (chat, list, code, json) in
 /// turns. Emits a line for each kind, number of sequences and mode:
 ///
-/// - name, model, backend, isa, threads, kind, temperature, sequences, drafts
+/// - name, model, backend, isa, threads, kind, temperature, verification, sequences, drafts
 /// - output_tokens; tokens_per_s: the median round's, while all have their first and none has ended
 /// - gain: the median over rounds of tokens_per_s / that of the mode off
 /// - acceptance (of drafts verified), acceptance_by_position, tokens_per_sequence_step,
@@ -34,7 +34,8 @@ struct DraftsBenchOptions {
 /// First and last a line drafts_costs: what the engine of the mode adaptive knows of steps, us by
 /// rows and of drafting.
 ///
-/// Throws Error{kUnsupported} when a text is not that of the mode off, which must come first.
+/// Throws Error{kUnsupported} when a text is not that of the mode off, which must come first; of
+/// block verification at a temperature texts are others.
 void bench_drafts(const DraftsBenchOptions& options, const Emit& emit);
 
 }  // namespace di::bench
