@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kUnitThreads + 32, 1)
   __syncwarp();
   cluster_arrive();
   const bool has_unit = warp < units;
-  Unit unit(op, memory[warp], group * units + warp);
+  Unit unit(op, memory[warp], warp * kGroups + group);
   uint4 norm{};
   if (has_unit) {
     unit.bring_fn();

@@ -46,11 +46,12 @@ struct TileCopies {
   int units;
   int first_row;
 
-  __device__ int first_unit() const { return static_cast<int>(blockIdx.x) * units; }
+  /// The channels' unit that is the CTA's number `unit`: CTAs side by side read side by side.
+  __device__ int place_of(int unit) const { return unit * kGroups + static_cast<int>(blockIdx.x); }
   __device__ void bring_fn(int unit) const {
     const int slot = unit % kTileStages;
     barrier_expect(&memory.full[slot], kUnitFnBytes + kStreams * Shape::kStreamBytes);
-    const uint4* from = op.fn + int64_t{first_unit() + unit} * kStreams * kFnVectors;
+    const uint4* from = op.fn + int64_t{place_of(unit)} * kStreams * kFnVectors;
     bulk_load(memory.stages[slot].fn, from, kUnitFnBytes, &memory.full[slot]);
   }
   __device__ void bring_rows(int unit) const {
@@ -58,7 +59,7 @@ struct TileCopies {
     const uint32_t full = shared_address(&memory.full[slot]);
     for (int stream = 0; stream < kStreams; ++stream) {
       const uint32_t to = shared_address(memory.stages[slot].h[stream]);
-      tensor_load(to, map, (first_unit() + unit) * kUnit, stream, first_row, full);
+      tensor_load(to, map, place_of(unit) * kUnit, stream, first_row, full);
     }
   }
   /// One thread: the first ones.
@@ -172,7 +173,7 @@ __device__ void collapse_rows(const TileCopies<Shape>& copies, int first, double
   const bool is_one = row < op.rows;
   float4 a{};
   if (op.a != nullptr && is_one) a = __ldg(reinterpret_cast<const float4*>(op.a) + row);
-  bf16* x = op.x + row * op.hidden + copies.first_unit() * kUnit + piece * kVector;
+  bf16* x = op.x + row * op.hidden + piece * kVector;
   double squares[2] = {};
   for_units(copies, [&](typename TileMemory<Shape>::Stage& stage, int unit) {
     uint4 h[kStreams];
@@ -182,7 +183,7 @@ __device__ void collapse_rows(const TileCopies<Shape>& copies, int first, double
     squares[0] += squares_of_streams(h);
     if (op.a == nullptr) return;
     const uint4 result = collapse_vector(h, {a.x, a.y, a.z, a.w});
-    if (is_one) store_vector(x + unit * kUnit, result);
+    if (is_one) store_vector(x + copies.place_of(unit) * kUnit, result);
     squares[1] += squares_of_vector(result);
   });
   squares[0] = sum_over_four(squares[0]);
