@@ -218,6 +218,28 @@ TEST(DraftControl, RemembersWhoLivesAndForgetsWhoEnds) {
   EXPECT_EQ(engine.control.num_sequences(), 1u);
 }
 
+TEST(DraftControl, ConfidencesAreBelievedAsFarAsTheyCameTrue) {
+  DraftControl control({DraftMode::kAdaptive, 5});
+  const std::vector<SequenceId> ids = {1, 2, 3};
+  const auto trust = [&] {
+    DraftOrders orders;
+    while (!orders.verifies())
+      orders = control.plan({.drawing = ids, .num_decoding = 3, .key_pairs = 300});
+    return orders.trust;
+  };
+  EXPECT_EQ(trust(), (std::vector<double>{1, 1, 1}));
+  for (int i = 0; i < 50; ++i) {
+    const std::vector<SequenceDrafts> drafts = {
+        {.id = 1, .verified = 4, .accepted = 3, .expected = 3.0},
+        {.id = 2, .verified = 4, .accepted = 1, .expected = 3.0}};
+    control.observe({.phase = DraftPhase::kDraft, .num_decoding = 2, .sequences = drafts});
+  }
+  const std::vector<double> found = trust();
+  EXPECT_NEAR(found[0], 1, 0.05);
+  EXPECT_NEAR(found[1], 1.0 / 3, 0.05);
+  EXPECT_NEAR(found[2], 2.0 / 3, 0.05) << "like the others, of which it is one";
+}
+
 TEST(DraftControl, EmptyStepsDoNoHarm) {
   DraftControl control({DraftMode::kAdaptive, 5});
   for (int i = 0; i < 200; ++i) {
