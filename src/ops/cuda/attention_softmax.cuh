@@ -73,11 +73,6 @@ __device__ inline float sum_over_row_lanes(float x) {
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-/// Sum of a group of 16 keys from the thread's four weights of a row, the same in all four lanes.
-__device__ inline float group_sum(float a, float b, float c, float d) {
-  return sum_over_row_lanes((a + b) + (c + d));
-}
-
 /// Sum of a block from its groups'.
 __device__ inline float block_sum(float a, float b, float c, float d) {
   return (a + b) + (c + d);

@@ -99,13 +99,6 @@ __device__ inline void fence_async_proxy_everywhere() {
   asm volatile("fence.proxy.async;" ::: "memory");
 }
 
-__device__ inline void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-__device__ inline void cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
 /// Prepares the barriers, and announces what the cluster's blocks will send.
 template <int kCluster>
 __device__ inline void initialise(Shared<kCluster>& shared) {

@@ -9,12 +9,9 @@ namespace di::ops::cuda {
 
 inline constexpr int kUnitThreads = kMaxUnits * 32;
 
-/// Half a barrier of the cluster's CTAs, which orders no memory but what a fence before it does.
-__device__ inline void cluster_arrive() {
+/// cluster_arrive() that orders no memory but what a fence before it does.
+__device__ inline void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-__device__ inline void cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
 /// Stores `value` at `place` of CTA `to` of the cluster and counts it there at `barrier`; both are
@@ -64,7 +61,7 @@ __global__ void __launch_bounds__(kUnitThreads + 32, 1)
     barrier_expect(&pushed.arrived, 8 * kGroups * (own + (op.a != nullptr ? rows : 0)));
   }
   __syncwarp();
-  cluster_arrive();
+  cluster_arrive_relaxed();
   const bool has_unit = warp < units;
   Unit unit(op, memory[warp], warp * kGroups + group);
   uint4 norm{};

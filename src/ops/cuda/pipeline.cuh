@@ -72,19 +72,6 @@ __device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
   barrier_wait(shared_address(barrier), parity);
 }
 
-/// Whether the phase of the given parity has ended, without waiting for it.
-__device__ inline bool barrier_test(uint64_t* barrier, uint32_t parity) {
-  uint32_t done = 0;
-  asm volatile(
-      "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n}\n"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(parity)
-      : "memory"
-  );
-  return done != 0;
-}
-
 /// Where a ring of `Stages` slots stands: the slot, and the parity of its current use.
 template <int Stages>
 struct RingPlace {
@@ -150,38 +137,12 @@ __device__ inline void tensor_load(
   );
 }
 
-/// The same box into the same place of every CTA of the cluster in `ctas` (a bit each), reporting
-/// to the barrier at the same place of each.
-__device__ inline void tensor_load_multicast(
-    uint32_t to, const CUtensorMap* map, int x, int y, int z, uint32_t barrier, uint16_t ctas
-) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
-      "l"(map),
-      "r"(x),
-      "r"(y),
-      "r"(z),
-      "r"(barrier),
-      "h"(ctas)
-      : "memory"
-  );
+/// The halves of a barrier of all threads of the cluster's CTAs.
+__device__ inline void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
-
-/// Arrives at the barrier at the same place of another CTA of the cluster.
-__device__ inline void barrier_arrive_remote(uint32_t barrier, int cta) {
-  asm volatile(
-      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}\n" ::"r"(barrier),
-      "r"(cta)
-      : "memory"
-  );
-}
-
-/// All threads of all CTAs of the cluster meet.
-__device__ inline void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n" ::
-                   : "memory");
+__device__ inline void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 __device__ inline int cluster_rank() {
   int rank = 0;

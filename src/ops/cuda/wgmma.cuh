@@ -16,9 +16,6 @@
 
 namespace di::ops::cuda {
 
-/// Columns of K in one row of a swizzled B tile.
-inline constexpr int kSwizzleCols = 64;
-
 /// Byte offset of the 16-byte piece `piece` (0 to 7) of row `row` of a swizzled tile.
 __device__ inline int swizzled_offset(int row, int piece) {
   return row * 128 + ((piece ^ (row & 7)) << 4);
