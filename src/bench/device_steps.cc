@@ -102,7 +102,7 @@ engine::SequenceOrder DeviceSteps::chunk_of(int64_t sequence, int64_t start) con
 }
 
 void DeviceSteps::launch(engine::StepInputs inputs, StepTimes& times) {
-  if (in_flight_ > 0 && !device_->takes_another()) collect(times);
+  if (!device_->takes_another()) collect(times);
   if (in_flight_ == 0) last_ = Clock::now();
   inputs.step = num_launched_++;
   device_->launch(std::move(inputs));

@@ -87,7 +87,7 @@ sched::DraftOrders Engine::State::order_drafts(
   for (std::size_t i = 0; i < drawing.size(); ++i) {
     ChoiceOwner& choice = choices.at(drawing[i]);
     choice.has_drafts = orders.drafts[i] != 0;
-    choice.draft_trust = orders.trust.empty() ? 1 : orders.trust[i];
+    choice.draft_trust = orders.trust[i];
   }
   return orders;
 }

@@ -44,7 +44,7 @@ void Runner::run() {
   bool at_once = false;
   std::unique_lock lock(mutex_);
   while (true) {
-    if (!orders_.empty() && (launched == 0 || device_->takes_another())) {
+    if (!orders_.empty() && device_->takes_another()) {
       StepInputs inputs = std::move(orders_.front());
       orders_.pop_front();
       lock.unlock();

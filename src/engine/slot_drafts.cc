@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sched/draft_trust.h"
+
 namespace di::engine {
 
 SlotDrafts usable_drafts(
@@ -40,10 +42,8 @@ std::vector<int64_t> drafts_to_verify(const StepInputs& inputs, const HeldDrafts
     if (counts[i] == 0) continue;
     any = true;
     may_look_ahead = may_look_ahead && drafts->rule == sampling::VerificationRule::kExactSeed;
-    survivals[i] = drafts->survivals;
+    survivals[i] = sched::believed(drafts->survivals, order.trust);
     survivals[i].resize(static_cast<std::size_t>(counts[i]));
-    for (double& survival : survivals[i])
-      survival = std::min(1.0, survival * order.trust);
   }
   if (inputs.costs == nullptr || !any) return counts;
   const sched::StepLoad load = inputs.costs->load(rows, drafting);

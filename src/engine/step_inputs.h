@@ -35,7 +35,7 @@ struct SequenceOrder {
   sched::PlannedSequence rows = {};
   std::shared_ptr<const Admission> admission = {};  ///< when rows.admitted
   bool drafts = false;  ///< behind its draws the device drafts for the next step
-  double trust = 1;     ///< in the survivals of the drafts that it has: what they are multiplied by
+  double trust = 1;     ///< how far the survivals of the drafts that it has are sched::believed()
 };
 
 /// Rows of a step whose logits score the prompt tokens behind them.

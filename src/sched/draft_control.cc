@@ -36,6 +36,7 @@ DraftControl::DraftControl(
 DraftOrders DraftControl::plan(const DraftStep& step) {
   DraftOrders orders;
   orders.drafts.assign(step.drawing.size(), 0);
+  orders.trust.assign(step.drawing.size(), 1);
   if (options_.mode == DraftMode::kOff) return orders;
   if (options_.mode == DraftMode::kStatic) {
     orders.max_verified = options_.num_drafts;
@@ -56,23 +57,16 @@ DraftOrders DraftControl::plan(const DraftStep& step) {
   forecast.keys_per_row = static_cast<double>(step.key_pairs) /
                           static_cast<double>(std::max<int64_t>(forecast.rows, 1));
   orders.costs = costs_.costs_for(forecast);
-  for (std::size_t i = 0; i < step.drawing.size(); ++i)
-    orders.drafts[i] = drafts(step.drawing[i]) ? 1 : 0;
-  orders.trust = trust_of(step.drawing);
+  const double usual = trust_.factor(1, kEvidence);
+  for (std::size_t i = 0; i < step.drawing.size(); ++i) {
+    Known& known = sequences_.at(step.drawing[i]);
+    orders.drafts[i] = drafts(known.pause) ? 1 : 0;
+    orders.trust[i] = known.trust.factor(usual, kOwnEvidence);
+  }
   return orders;
 }
 
-std::vector<double> DraftControl::trust_of(std::span<const SequenceId> ids) const {
-  const double usual = trust_.factor(1, kEvidence);
-  std::vector<double> trust;
-  trust.reserve(ids.size());
-  for (const SequenceId id : ids)
-    trust.push_back(sequences_.at(id).trust.factor(usual, kOwnEvidence));
-  return trust;
-}
-
-bool DraftControl::drafts(SequenceId id) {
-  Pause& pause = sequences_.at(id).pause;
+bool DraftControl::drafts(Pause& pause) {
   if (pause.left == 0) return true;
   --pause.left;
   return false;

@@ -53,8 +53,7 @@ struct DraftOrders {
   std::shared_ptr<const StepCosts> costs = nullptr;  ///< to choose by; null: verify max_verified
   std::vector<uint8_t> drafts = {};  ///< for each of DraftStep::drawing: 1 when drafts are made for
                                      ///< it after the draws, if it goes on
-  std::vector<double> trust = {};    ///< for each of these: what the survivals of its drafts are to
-                                     ///< be multiplied by; empty: 1
+  std::vector<double> trust = {};    ///< for each of these: how far its survivals are believed()
 
   /// True when drafts that were made before are verified.
   bool verifies() const { return phase == DraftPhase::kDraft; }
@@ -157,8 +156,7 @@ class DraftControl {
     DraftTrust trust{kSequenceKeep};
   };
 
-  bool drafts(SequenceId id);
-  std::vector<double> trust_of(std::span<const SequenceId> ids) const;
+  static bool drafts(Pause& pause);
   double draft_row_seconds(const DraftOutcome& outcome) const;
   void observe_trust(std::span<const SequenceDrafts> sequences);
   void observe_sequences(const DraftOutcome& outcome);

@@ -78,7 +78,7 @@ Rate rate_of(const std::vector<GuardSample>& samples, const DraftCosts& costs, d
 }  // namespace
 
 bool DraftVerdict::is_sound() const {
-  const bool is_octave = octave >= 0 && octave < static_cast<int64_t>(DraftGuard::kOctaves);
+  const bool is_octave = octave >= 0 && octave < static_cast<int64_t>(kGuardOctaves);
   const bool is_gain = advantage > 0 && advantage <= kMostAdvantage;
   return is_octave && is_gain && failed >= 0 && failed <= kMostFailed && debt >= -kMostCredit &&
          debt <= kMostDebt;
@@ -105,7 +105,7 @@ DraftGuard::DraftGuard(
 
 std::vector<DraftVerdict> DraftGuard::verdicts() const {
   std::vector<DraftVerdict> verdicts;
-  for (std::size_t i = 0; i < kOctaves; ++i) {
+  for (std::size_t i = 0; i < kGuardOctaves; ++i) {
     const Regime& regime = regimes_[i];
     DraftVerdict verdict{.octave = static_cast<int64_t>(i), .advantage = regime.advantage};
     verdict.resting = regime.resting;

@@ -26,6 +26,9 @@ struct GuardSample {
   double seconds = 0;
 };
 
+/// Octaves of the number of sequences that are told apart; the last one has all beyond.
+inline constexpr std::size_t kGuardOctaves = 20;
+
 /// What was found out at one load: kept from run to run.
 struct DraftVerdict {
   int64_t octave = 0;    ///< of the number of sequences: 2^octave and more
@@ -80,9 +83,6 @@ class DraftGuard {
   std::vector<DraftVerdict> verdicts() const;
 
  private:
-  static constexpr std::size_t kOctaves = 20;
-  friend struct DraftVerdict;
-
   /// The newest samples.
   struct Window {
     std::vector<GuardSample> samples;
@@ -122,7 +122,7 @@ class DraftGuard {
 
   int64_t control_steps_;
   int64_t control_left_ = 0;  // steps of the control that has begun
-  std::array<Regime, kOctaves> regimes_;
+  std::array<Regime, kGuardOctaves> regimes_;
   std::size_t current_ = 0;
   int64_t step_ = 0;
   DraftPhase last_ = DraftPhase::kOff;

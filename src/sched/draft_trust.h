@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "sched/draft_budget.h"
+
 namespace di::sched {
 
 /// Drafts of recent steps: how many were expected to be accepted, and how many were. Confidences
@@ -34,5 +36,12 @@ class DraftTrust {
   double expected_ = 0;
   double accepted_ = 0;
 };
+
+/// Survivals that are believed as far as `trust`, a DraftTrust::factor(), says.
+inline Survivals believed(Survivals survivals, double trust) {
+  for (double& survival : survivals)
+    survival = std::min(1.0, survival * trust);
+  return survivals;
+}
 
 }  // namespace di::sched

@@ -91,11 +91,8 @@ class Run {
       return verified;
     }
     std::vector<Survivals> told;
-    for (std::size_t s = 0; s < running_.size(); ++s) {
-      told.push_back(running_[s].told);
-      for (double& survival : told.back())
-        survival = std::min(1.0, survival * orders.trust[s]);
-    }
+    for (std::size_t s = 0; s < running_.size(); ++s)
+      told.push_back(believed(running_[s].told, orders.trust[s]));
     const int64_t drafting = std::count(orders.drafts.begin(), orders.drafts.end(), 1);
     const StepLoad load = orders.costs->load(plan.num_decoding + plan.prefill_rows, drafting);
     if (!world_.lagged) return drafts_by_early_stop(told, orders.costs->rows, load);

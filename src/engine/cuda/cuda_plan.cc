@@ -90,7 +90,7 @@ void CudaDevice::plan_rows(const SequenceOrder& order, int64_t num_drafts, InFli
 // `end`: tokens of the sequence, without its drafts.
 void CudaDevice::plan_draws(const SequenceOrder& order, int64_t end, PlannedResult& planned) {
   int32_t* place = slots_.tokens(planned.slot) + end;
-  const Entry& entry = entries_[static_cast<std::size_t>(planned.slot)];
+  Entry& entry = entries_[static_cast<std::size_t>(planned.slot)];
   const bool is_plain = is_plainly_greedy(entry.sampling->params());
   planned.draw_row = std::ssize(draw_rows_) - 1 - planned.verified.count();
   if (!drafts_) {
@@ -99,7 +99,7 @@ void CudaDevice::plan_draws(const SequenceOrder& order, int64_t end, PlannedResu
     return;
   }
   // A draw without drafts is sure to be one token, or the sequence's end.
-  if (planned.verified.count() == 0) ++entries_[static_cast<std::size_t>(planned.slot)].num_tokens;
+  if (planned.verified.count() == 0) ++entry.num_tokens;
   planned.drawn = std::ssize(blocks_);
   blocks_.push_back(
       {.position = end - 1,
@@ -136,7 +136,7 @@ void CudaDevice::plan_fork(const ForkOrder& order, InFlight& flight) {
   planned.slot = fork.child_slot;
   planned.draw_row = std::ssize(draw_rows_);
   const auto end = std::ssize(order.admission->tokens);
-  const Entry& entry = entries_[static_cast<std::size_t>(fork.child_slot)];
+  Entry& entry = entries_[static_cast<std::size_t>(fork.child_slot)];
   draw_rows_.push_back(
       {.position = end - 1,
        .slot = fork.child_slot,
@@ -145,7 +145,7 @@ void CudaDevice::plan_fork(const ForkOrder& order, InFlight& flight) {
   );
   most_ = std::max(most_, order.admission->sampling->top_logprobs);
   if (!drafts_) return;
-  ++entries_[static_cast<std::size_t>(fork.child_slot)].num_tokens;
+  ++entry.num_tokens;
   planned.drawn = std::ssize(blocks_) + num_forks_++;
   if (order.drafts) plan_draft(fork.child_slot, end, planned);
 }
