@@ -115,6 +115,28 @@ TEST(DraftControl, ControlStepsComeInPairsWhereTheFirstTellsNothing) {
   EXPECT_EQ(lengths, std::vector<int>(lengths.size(), 2));
 }
 
+TEST(DraftControl, AControlThatPromptsCutShortIsNotMadeUpFor) {
+  DraftControl control({DraftMode::kAdaptive, 5, 2});
+  const std::vector<SequenceId> ids = {1};
+  int length = 0, begun = 0, pairs = 0, cut = 0;
+  bool prompt = false;
+  for (int i = 0; i < 400; ++i) {
+    DraftStep step{.drawing = ids, .num_decoding = 1, .prefill_rows = prompt ? 16 : 0};
+    step.key_pairs = 100;
+    if (control.plan(step).phase == DraftPhase::kOff) {
+      ++length;
+    } else {
+      EXPECT_TRUE(length != 1 || prompt) << "half a control tells nothing";
+      pairs += length == 2 ? 1 : 0;
+      cut += length == 1 ? 1 : 0;
+      length = 0;
+    }
+    prompt = length == 1 && ++begun % 2 == 0;
+  }
+  EXPECT_GT(pairs, 5);
+  EXPECT_GT(cut, 5);
+}
+
 TEST(DraftControl, StepsWithPromptRowsAreNoControlSteps) {
   DraftControl control({DraftMode::kAdaptive, 5});
   const std::vector<SequenceId> ids = {1};

@@ -185,6 +185,7 @@ DraftPhase DraftGuard::plan(int64_t sequences, bool pure, int64_t begun) {
   DraftPhase phase = DraftPhase::kOff;
   if (!now.resting && !(comparable && is_control(now)))
     phase = last_ == DraftPhase::kOff ? DraftPhase::kResume : DraftPhase::kDraft;
+  if (phase != DraftPhase::kOff || now.resting) control_left_ = 0;  // cut short
   last_ = phase;
   return phase;
 }
