@@ -17,7 +17,7 @@ namespace di::engine {
 namespace {
 
 constexpr const char* kFormat = "deepinfer draft costs";
-constexpr int64_t kVersion = 2;
+constexpr int64_t kVersion = 3;
 constexpr std::size_t kMostBytes = std::size_t{256} << 10;
 constexpr std::size_t kMostPoints = 256;
 
@@ -37,13 +37,13 @@ Json json_of(const sched::CostTable& table) {
     json.set("rows", point.rows);
     json.set("seconds", point.seconds);
     json.set("weight", point.weight);
-    json.set("key_pairs", point.key_pairs);
+    json.set("keys", point.keys);
     json.set("experts", point.experts);
     points.push_back(std::move(json));
   }
   Json json;
   json.set("points", std::move(points));
-  json.set("seconds_per_pair", table.seconds_per_pair);
+  json.set("rise_per_key", table.rise_per_key);
   json.set("seconds_per_expert", table.seconds_per_expert);
   json.set("drafting_base", table.drafting_base);
   json.set("drafting_each", table.drafting_each);
@@ -60,11 +60,11 @@ sched::CostTable table_of(const Json& json) {
         {point.at("rows").as_integer(),
          point.at("seconds").as_number(),
          point.at("weight").as_number(),
-         point.at("key_pairs").as_number(),
+         point.at("keys").as_number(),
          point.at("experts").as_number()}
     );
   }
-  table.seconds_per_pair = json.at("seconds_per_pair").as_number();
+  table.rise_per_key = json.at("rise_per_key").as_number();
   table.seconds_per_expert = json.at("seconds_per_expert").as_number();
   table.drafting_base = json.at("drafting_base").as_number();
   table.drafting_each = json.at("drafting_each").as_number();

@@ -23,7 +23,7 @@ class DraftProfileTest : public ::testing::Test {
       : folder_(::testing::TempDir() + "draft_profile_" + std::to_string(::getpid()) + "/deep") {
     sched::CostTable& table = known_.costs;
     table.points = {{1, 0.01, 32, 500, 6}, {6, 0.0125, 4.5, 3000, 31.5}, {64, 0.05, 0.25, 0, 0}};
-    table.seconds_per_pair = 1.0 / 3e9;
+    table.rise_per_key = 1.0 / 3e9;
     table.seconds_per_expert = 1e-5;
     table.drafting_base = 0.001;
     table.drafting_each = 2e-5;
@@ -117,7 +117,7 @@ TEST_F(DraftProfileTest, BadFilesAreReasons) {
     write(good);
     return with(from, to);
   };
-  expect_refused(changed("\"version\": 2", "\"version\": 1"), "version");
+  expect_refused(changed("\"version\": 3", "\"version\": 1"), "version");
   expect_refused(changed("deepinfer draft costs", "something else"), "format");
   expect_refused(changed("\"rows\": 6", "\"rows\": 1"), "no step can have");
   expect_refused(changed("\"rows\": 6", "\"rows\": 6.5"));

@@ -53,7 +53,8 @@ double mix(double a, double b, double share) {
 
 // Far above everything that a step can take or hold.
 constexpr double kMostSeconds = 1e4;
-constexpr double kMostPairs = 1e15;
+constexpr double kMostKeys = 1e12;
+constexpr double kMostRise = 1;
 constexpr double kMostExperts = 1e6;
 constexpr double kMostEvidence = 1e9;
 
@@ -63,7 +64,7 @@ bool lies_within(double value, double most) {
 
 /// A shape without what no step can have: that is unknown.
 StepShape possible(StepShape shape) {
-  if (!lies_within(static_cast<double>(shape.key_pairs), kMostPairs)) shape.key_pairs = 0;
+  if (!lies_within(shape.keys(), kMostKeys)) shape.key_pairs = 0;
   if (!lies_within(shape.experts, kMostExperts)) shape.experts = 0;
   return shape;
 }
@@ -84,12 +85,11 @@ bool CostTable::is_sound() const {
     if (point.rows <= rows || point.rows > kBinRows.back()) return false;
     if (!(point.seconds > 0 && point.weight > 0)) return false;
     if (!lies_within(point.seconds, kMostSeconds) || !lies_within(point.weight, kMostEvidence) ||
-        !lies_within(point.key_pairs, kMostPairs) || !lies_within(point.experts, kMostExperts))
+        !lies_within(point.keys, kMostKeys) || !lies_within(point.experts, kMostExperts))
       return false;
     rows = point.rows;
   }
-  return lies_within(seconds_per_pair, kMostSeconds) &&
-         lies_within(seconds_per_expert, kMostSeconds) &&
+  return lies_within(rise_per_key, kMostRise) && lies_within(seconds_per_expert, kMostSeconds) &&
          lies_within(drafting_base, kMostSeconds) && lies_within(drafting_each, kMostSeconds) &&
          lies_within(drafting_weight, kMostEvidence);
 }
@@ -100,10 +100,9 @@ DraftCosts::DraftCosts(const CostTable& table) : DraftCosts() {
   DI_CHECK(table.is_sound(), "a table of costs is checked before it is used");
   for (const CostTable::Point& point : table.points) {
     const double weight = std::min(point.weight, kKeptWeight);
-    bins_[nearest_bin(point.rows)] = {
-        point.seconds, weight, weight, point.key_pairs, point.experts};
+    bins_[nearest_bin(point.rows)] = {point.seconds, weight, weight, point.keys, point.experts};
   }
-  seconds_per_pair_ = table.seconds_per_pair;
+  rise_per_key_ = table.rise_per_key;
   seconds_per_expert_ = table.seconds_per_expert;
   const double weight = std::min(table.drafting_weight, kKeptWeight) / 2;
   for (const double n : {1.0, 16.0}) {
@@ -191,14 +190,13 @@ DraftCosts::Usual DraftCosts::usual(int64_t rows) const {
                                          static_cast<double>(kBinRows[high] - kBinRows[low]);
   return {
       mix(a.seconds, b.seconds, share),
-      mix(a.key_pairs, b.key_pairs, share),
+      mix(a.keys, b.keys, share),
       a.experts > 0 && b.experts > 0 ? mix(a.experts, b.experts, share) : 0};
 }
 
 double DraftCosts::linear(const StepShape& shape, const Usual& usual) const {
   double seconds = 0;
-  if (shape.key_pairs > 0)
-    seconds += seconds_per_pair_ * (static_cast<double>(shape.key_pairs) - usual.key_pairs);
+  if (shape.key_pairs > 0) seconds += usual.seconds * rise_per_key_ * (shape.keys() - usual.keys);
   if (shape.experts > 0 && usual.experts > 0)
     seconds += seconds_per_expert_ * (shape.experts - usual.experts);
   return std::clamp(seconds, -0.5 * usual.seconds, 8 * usual.seconds);
@@ -210,21 +208,20 @@ void DraftCosts::observe_linear(
   const bool experts = shape.experts > 0 && usual.experts > 0;
   if (experts) expert_ratio_ += (shape.experts / usual.experts - expert_ratio_) / kMostWeight;
   // Everything as a share of the step, so that long ones do not outweigh the others.
-  const double p =
-      shape.key_pairs > 0 ? (static_cast<double>(shape.key_pairs) - usual.key_pairs) / seconds : 0;
+  const double keys = shape.key_pairs > 0 ? shape.keys() : usual.keys;
+  const double k = (keys - usual.keys) * usual.seconds / seconds;
   const double e = experts ? (shape.experts - usual.experts) / seconds : 0;
-  beyond_usual_.add(p, e, residual / seconds + seconds_per_pair_ * p + seconds_per_expert_ * e);
+  beyond_usual_.add(k, e, residual / seconds + rise_per_key_ * k + seconds_per_expert_ * e);
 
-  const auto doubt = [seconds](double usually) {
-    const double spread = kDoubtedSpread * usually / seconds;
+  const auto doubt = [](double usually) {
+    const double spread = kDoubtedSpread * usually;
     return kMostWeight * spread * spread;
   };
   const FadingPlane::Slopes slopes =
-      beyond_usual_.slopes(doubt(usual.key_pairs), doubt(usual.experts));
+      beyond_usual_.slopes(doubt(usual.keys), doubt(usual.experts / seconds));
   // Neither can be more than the whole step.
-  const double most_pairs = std::max(static_cast<double>(shape.key_pairs), usual.key_pairs);
   const double most_experts = std::max(shape.experts, usual.experts);
-  seconds_per_pair_ = std::min(slopes.u, seconds / std::max(most_pairs, 1.0));
+  rise_per_key_ = std::min(slopes.u, 1 / std::max({keys, usual.keys, 1.0}));
   seconds_per_expert_ = std::min(slopes.v, seconds / std::max(most_experts, 1.0));
 }
 
@@ -237,16 +234,16 @@ void DraftCosts::observe_rows(const StepShape& shape, double residual, double ev
   } else {
     const Usual here = usual(kBinRows[i]);
     bin.seconds = here.seconds;
-    bin.key_pairs = here.key_pairs;
+    bin.keys = here.keys;
   }
   bin.weight = std::min(bin.weight + evidence, kMostWeight);
   if (shape.drafting == 0) bin.clean = std::min(bin.clean + evidence, kMostWeight);
   bin.seconds += rate * residual;
   // What is usual moves, and the seconds with it along the slope.
   if (shape.key_pairs > 0) {
-    const double moved = rate * (static_cast<double>(shape.key_pairs) - bin.key_pairs);
-    bin.key_pairs += moved;
-    bin.seconds += seconds_per_pair_ * moved;
+    const double moved = rate * (shape.keys() - bin.keys);
+    bin.keys += moved;
+    bin.seconds *= std::clamp(1 + rise_per_key_ * moved, 0.5, 2.0);
   }
   if (shape.experts > 0 && bin.experts > 0) {
     const double moved = rate * (shape.experts - bin.experts);
@@ -295,7 +292,7 @@ std::vector<RowCosts::Point> DraftCosts::curve(double keys_per_row) const {
     if (bin.weight <= 0) continue;
     StepShape shape{.rows = kBinRows[i], .experts = bin.experts * expert_ratio_};
     shape.key_pairs = static_cast<int64_t>(keys_per_row * static_cast<double>(shape.rows));
-    const double seconds = bin.seconds + linear(shape, {bin.seconds, bin.key_pairs, bin.experts});
+    const double seconds = bin.seconds + linear(shape, {bin.seconds, bin.keys, bin.experts});
     all.push_back({{shape.rows, seconds}, bin.weight});
     if (bin.weight >= kSettledWeight) settled.push_back(all.back());
   }
@@ -335,9 +332,9 @@ CostTable DraftCosts::table() const {
   for (std::size_t i = 0; i < kNumBins; ++i) {
     const Bin& bin = bins_[i];
     if (bin.weight > 0)
-      table.points.push_back({kBinRows[i], bin.seconds, bin.weight, bin.key_pairs, bin.experts});
+      table.points.push_back({kBinRows[i], bin.seconds, bin.weight, bin.keys, bin.experts});
   }
-  table.seconds_per_pair = seconds_per_pair_;
+  table.rise_per_key = rise_per_key_;
   table.seconds_per_expert = seconds_per_expert_;
   table.drafting_base = drafting_.base();
   table.drafting_each = drafting_.each();

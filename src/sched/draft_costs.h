@@ -19,6 +19,11 @@ struct StepShape {
   int64_t key_pairs = 0;     ///< Σ over sequences of rows · tokens seen by the last row
   double experts = 0;        ///< distinct experts a layer, mean over layers; 0: unknown
   int64_t drafting = 0;      ///< sequences for which drafts were made after the draws
+
+  /// Tokens that a row sees, mean; 0: unknown.
+  double keys() const {
+    return rows > 0 ? static_cast<double>(key_pairs) / static_cast<double>(rows) : 0;
+  }
 };
 
 /// How long it took.
@@ -58,15 +63,15 @@ struct CostTable {
   /// Steps of one number of rows, averaged.
   struct Point {
     int64_t rows = 0;
-    double seconds = 0;    ///< without drafting, at the context and experts below
-    double weight = 0;     ///< how many steps' worth of evidence
-    double key_pairs = 0;  ///< usual ones
-    double experts = 0;    ///< usual ones; 0: unknown
+    double seconds = 0;  ///< without drafting, at the context and experts below
+    double weight = 0;   ///< how many steps' worth of evidence
+    double keys = 0;     ///< usual ones of a row
+    double experts = 0;  ///< usual ones; 0: unknown
 
     bool operator==(const Point&) const = default;
   };
   std::vector<Point> points = {};  ///< ascending in rows
-  double seconds_per_pair = 0;     ///< by query-key pairs more than usual
+  double rise_per_key = 0;         ///< share of a step by each key of a row more than usual
   double seconds_per_expert = 0;   ///< by distinct experts a layer more than usual
   double drafting_base = 0;
   double drafting_each = 0;
@@ -80,11 +85,13 @@ struct CostTable {
 };
 
 /// Learns costs. A step's seconds are modelled as
-///   T(rows) + p · (key pairs − usual pairs) + e · (experts − usual experts) + drafting(sequences)
+///   T(rows) · (1 + k · (keys − usual keys)) + e · (experts − usual experts) + drafting(sequences)
 /// where T and what is usual are averages at about four points an octave of rows, all of which
-/// follow a common level, too: a machine that slows down slows down everywhere. Averages are
-/// exponential with about 32 steps at most, an outlier counts as twice what was expected,
-/// T never falls with rows, and no cost is below 0.
+/// follow a common level, too: a machine that slows down slows down everywhere. Keys are those that
+/// a row sees: longer texts make all steps longer by a like share, whether a machine spends its
+/// time on a row's keys or on waiting for them. Averages are exponential with about 32 steps at
+/// most, an outlier counts as twice what was expected, T never falls with rows, and no cost is
+/// below 0.
 ///
 /// Thread: one at a time. Cost: observe() 1 us, costs_for() 2 us.
 class DraftCosts {
@@ -129,13 +136,13 @@ class DraftCosts {
     double seconds = 0;
     double weight = 0;  // steps; 0: nothing known
     double clean = 0;   // of these, those whose drafting seconds were known
-    double key_pairs = 0;
+    double keys = 0;
     double experts = 0;  // 0: unknown
   };
   /// What is usual for a number of rows.
   struct Usual {
     double seconds = 0;
-    double key_pairs = 0;
+    double keys = 0;
     double experts = 0;
   };
 
@@ -149,8 +156,8 @@ class DraftCosts {
   std::vector<RowCosts::Point> curve(double keys_per_row) const;
 
   std::vector<Bin> bins_;
-  FadingPlane beyond_usual_;  // key pairs and experts
-  double seconds_per_pair_ = 0;
+  FadingPlane beyond_usual_;  // keys and experts
+  double rise_per_key_ = 0;
   double seconds_per_expert_ = 0;
   double expert_ratio_ = 1;  // experts of recent steps to the usual
   FadingLine drafting_;      // by sequences

@@ -124,6 +124,29 @@ TEST(DraftCosts, LearnsWhatContextCosts) {
   expect_sane(costs);
 }
 
+// A device that waits more than it computes: longer texts make every step longer, by a like share.
+// Steps of six rows were seen on short texts only, and are not forgotten.
+TEST(DraftCosts, KnowsOnLongTextsWhatWasSeenOnShortOnes) {
+  DraftCosts costs;
+  Noise noise(0.02);
+  const auto truth = [](int64_t rows, int64_t keys) {
+    return backbone(rows) * (1 + 0.002 * static_cast<double>(keys));
+  };
+  const auto observe = [&](int64_t rows, int64_t keys) {
+    costs.observe({.rows = rows, .key_pairs = rows * keys}, {noise(truth(rows, keys))});
+  };
+  for (int i = 0; i < 300; ++i)
+    observe(1 + i % 6, 20 + noise.below(20));
+  for (int i = 0; i < 600; ++i)
+    observe(i % 64 == 0 ? 1 : 3 + i % 2, 40 + noise.below(100));
+  for (const int64_t keys : {40, 140}) {
+    for (const int64_t rows : {1, 3, 6}) {
+      const double expected = costs.expected({.rows = rows, .key_pairs = rows * keys});
+      EXPECT_NEAR(expected, truth(rows, keys), 0.03 * truth(rows, keys)) << rows << ", " << keys;
+    }
+  }
+}
+
 TEST(DraftCosts, LearnsWhatExpertsCost) {
   DraftCosts costs;
   Noise noise(0.05);
@@ -235,7 +258,7 @@ TEST(DraftCosts, RefusesTablesThatAreNotSound) {
     EXPECT_FALSE(with({4, 0.01, 8, bad, 5}));
     EXPECT_FALSE(with({4, 0.01, 8, 100, bad}));
     EXPECT_FALSE((CostTable{.drafting_each = bad}.is_sound()));
-    EXPECT_FALSE((CostTable{.seconds_per_pair = bad}.is_sound()));
+    EXPECT_FALSE((CostTable{.rise_per_key = bad}.is_sound()));
   }
   EXPECT_FALSE(with({0, 0.01, 8, 100, 5}));
   EXPECT_FALSE((CostTable{.points = {good, good}}.is_sound()));

@@ -20,7 +20,7 @@ constexpr int64_t kFirstControlInterval = 8;
 constexpr double kControlShare = 0.01;  // of the time, that control steps may lose
 constexpr int64_t kFirstRest = 64;
 constexpr int64_t kShortestRest = 16;
-constexpr int64_t kLastingCost = 256;  // steps of rest before other costs end it
+constexpr int64_t kLastingRests = 4;  // rests before other costs end them
 constexpr int64_t kMostDoublings = 4;
 constexpr int64_t kMostFailed = 1000;
 constexpr double kMostAdvantage = 1000;
@@ -159,7 +159,7 @@ bool DraftGuard::is_control(Regime& now) {
 
 bool DraftGuard::trial_is_due(const Regime& now, int64_t sequences) const {
   const int64_t steps = step_ - now.rested;
-  if (now.cost_changed && steps >= kLastingCost) return true;
+  if (now.cost_changed && steps >= kLastingRests * now.rest) return true;
   const bool others = now.begun >= sequences && steps >= kShortestRest;
   return now.debt <= 0 && (steps >= now.rest || others);
 }

@@ -54,7 +54,8 @@ struct DraftVerdict {
 /// Drafts rest when they lose by more than chance, or by a hundredth over 64 steps. They are tried
 /// anew after 64 steps, twice as many each time that a trial fails, or when as many sequences have
 /// begun as run; in any case only when what the last trial lost is below half a hundredth of the
-/// steps since. When steps come to cost something else, they are tried soon.
+/// steps since. When steps come to cost something else, they are tried after four such rests: costs
+/// that change again and again, as on a busy machine, change nothing for drafts.
 class DraftGuard {
  public:
   /// `control_steps`: in a row, where the first one behind drafts may tell nothing. Goes on from
