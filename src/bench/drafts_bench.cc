@@ -1,8 +1,6 @@
 #include "bench/drafts_bench.h"
 
 #include <algorithm>
-#include <chrono>
-#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -11,152 +9,54 @@
 
 #include "base/error.h"
 #include "bench/draft_prompts.h"
+#include "bench/draft_round.h"
 #include "engine/engine.h"
 #include "engine/record.h"
-#include "text/chat_encoding.h"
 
 namespace di::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// Rounds that do not count: a device runs a size the first time that it comes, and records it the
 /// second.
 constexpr int64_t kWarmRounds = 2;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// Token ids by request.
-using Texts = std::map<std::string, std::vector<int32_t>>;
-
-/// What one mode did in one round.
-struct Round {
-  double tokens_per_s = 0;
-  int64_t output_tokens = 0;
-  double keys_per_row = 0;  ///< tokens that a decode row sees, mean
-  Texts texts = {};
-  engine::Stats stats = {};
-};
-
 /// An engine, and what it did with one kind of prompts.
 struct Mode {
   std::string drafts;
   std::unique_ptr<engine::Engine> engine;
-  std::vector<Round> rounds = {};
+  std::vector<DraftRound> rounds = {};
 };
 
-std::vector<int32_t> prompt_of(const engine::Engine& engine, const char* content) {
-  text::Conversation conversation;
-  conversation.thinking = false;
-  text::Message& message = conversation.messages.emplace_back();
-  message.role = text::Role::kUser;
-  message.content = content;
-  return text::encode(text::render(conversation, text::ChatVersion::kV41), engine.tokenizer());
+/// The value below which lie so many percent.
+double percentile(std::vector<double> values, int64_t percent) {
+  std::sort(values.begin(), values.end());
+  const auto last = static_cast<int64_t>(values.size()) - 1;
+  return values[static_cast<std::size_t>((last * percent + 50) / 100)];
 }
 
-/// Answers the prompts of a kind, `sequences` at once: who ends is followed by the next one, and
-/// only what comes while all run is measured.
-class Run {
- public:
-  Run(engine::Engine& engine,
-      const DraftsBenchOptions& options,
-      const DraftPrompts& prompts,
-      int64_t sequences)
-      : engine_(engine), options_(options), prompts_(prompts), sequences_(sequences) {}
-
-  Round answer() {
-    const int64_t count = std::ssize(prompts_.prompts) * (sequences_ == 1 ? 1 : 2 * sequences_);
-    engine_.restart_stats();
-    int64_t added = 0;
-    while (added < count || engine_.has_work()) {
-      while (running_ < sequences_ && added < count)
-        add(added++);
-      const bool full = num_begun_ == sequences_ && running_ == sequences_;
-      const Clock::time_point start = Clock::now();
-      const int64_t tokens = take(engine_.step());
-      if (!full) continue;
-      seconds_ += seconds_since(start);
-      tokens_ += tokens;
-    }
-    round_.keys_per_row = static_cast<double>(keys_) / static_cast<double>(round_.output_tokens);
-    round_.stats = engine_.stats();
-    round_.tokens_per_s = static_cast<double>(tokens_) / seconds_;
-    return std::move(round_);
-  }
-
- private:
-  void add(int64_t number) {
-    const auto at = static_cast<std::size_t>(number) % prompts_.prompts.size();
-    engine::Request request;
-    request.id = fmt::format("{} {}", prompts_.kind, number);
-    request.prompt_token_ids = prompt_of(engine_, prompts_.prompts[at]);
-    prompt_tokens_[request.id] = std::ssize(request.prompt_token_ids);
-    request.sampling.temperature = options_.temperature;
-    request.sampling.seed = static_cast<uint64_t>(number);
-    request.sampling.max_tokens = options_.max_tokens;
-    request.detokenize = false;
-    if (const auto refusal = engine_.add(std::move(request)))
-      throw Error(ErrorCode::kInvalidArgument, refusal->message);
-    ++running_;
-  }
-
-  /// Tokens of one step's news.
-  int64_t take(std::vector<engine::Output> outputs) {
-    int64_t count = 0;
-    for (const engine::Output& output : outputs) {
-      std::vector<int32_t>& text = round_.texts[output.request_id];
-      for (const engine::ChoiceOutput& choice : output.choices) {
-        if (text.empty() && !choice.tokens.empty()) ++num_begun_;
-        for (const engine::TokenOutput& token : choice.tokens) {
-          keys_ += prompt_tokens_.at(output.request_id) + std::ssize(text);
-          text.push_back(token.token);
-        }
-        count += std::ssize(choice.tokens);
-      }
-      if (!output.finished) continue;
-      --running_;
-      --num_begun_;
-    }
-    round_.output_tokens += count;
-    return count;
-  }
-
-  engine::Engine& engine_;
-  const DraftsBenchOptions& options_;
-  const DraftPrompts& prompts_;
-  int64_t sequences_;
-  Round round_;
-  int64_t running_ = 0;
-  int64_t num_begun_ = 0;  // of these, with a first token
-  double seconds_ = 0;     // while all had theirs
-  int64_t tokens_ = 0;     // that came meanwhile
-  int64_t keys_ = 0;       // that the rows saw which drew the tokens
-  std::map<std::string, int64_t> prompt_tokens_;
-};
-
-double median(std::vector<double> values) {
-  return engine::distribution_of(std::move(values))->p50;
+double median(const std::vector<double>& values) {
+  return percentile(values, 50);
 }
 
-/// The gain of `drafts` for each of `sequences`, by what steps cost on texts as long as the
-/// round's.
-Json expected_gain(
-    const std::optional<sched::CostTable>& table,
+/// What the costs of steps let expect of drafts: `tokens` a step for the seconds of its rows and of
+/// drafting, over a token for those of a step without drafts. `verified`: drafts of a sequence.
+double expected_gain(
+    const sched::DraftCosts& costs,
     int64_t sequences,
-    const std::string& drafts,
-    double tokens_per_step,
-    double keys_per_row
+    double keys_per_row,
+    double verified,
+    double tokens
 ) {
-  if (!table || drafts == "adaptive") return {};
-  const int64_t count = drafts == "off" ? 0 : drafts.front() - '0';
-  const auto costs = sched::DraftCosts(*table).costs_for(
-      {.rows = sequences, .drafts = sequences * count, .keys_per_row = keys_per_row}
-  );
-  const double drafting = count == 0 ? 0 : costs->drafting(sequences);
-  const double seconds = costs->measured.seconds(sequences * (1 + count)) + drafting;
-  return tokens_per_step * costs->measured.seconds(sequences) / seconds;
+  const auto seconds = [&](int64_t rows) {
+    const auto pairs = static_cast<int64_t>(keys_per_row * static_cast<double>(rows));
+    return costs.expected({.rows = rows, .key_pairs = pairs});
+  };
+  const double rows = static_cast<double>(sequences) * (1 + verified);
+  const auto below = static_cast<int64_t>(rows);
+  const double share = rows - static_cast<double>(below);
+  const double step = (1 - share) * seconds(below) + share * seconds(below + 1);
+  const double drafting = verified > 0 ? costs.drafting(sequences) : 0;
+  return tokens * seconds(sequences) / (step + drafting);
 }
 
 class Bench {
@@ -173,8 +73,10 @@ class Bench {
     for (Mode& mode : modes_)
       mode.rounds.clear();
     for (int64_t round = -kWarmRounds; round < options_.rounds; ++round) {
-      for (Mode& mode : modes_) {
-        Round done = Run(*mode.engine, options_, prompts, sequences).answer();
+      for (std::size_t i = 0; i < modes_.size(); ++i) {
+        // There and back: a machine that becomes slower does so to all modes alike.
+        Mode& mode = modes_[round % 2 == 0 ? i : modes_.size() - 1 - i];
+        DraftRound done = answer_prompts(*mode.engine, options_, prompts, sequences);
         if (round >= 0) mode.rounds.push_back(std::move(done));
       }
     }
@@ -201,7 +103,7 @@ class Bench {
  private:
   void check_texts(const Mode& mode) const {
     if (options_.engine.verification == "block" && options_.temperature > 0) return;
-    for (const Round& round : mode.rounds) {
+    for (const DraftRound& round : mode.rounds) {
       if (round.texts == modes_.front().rounds.front().texts) continue;
       throw Error(
           ErrorCode::kUnsupported,
@@ -210,11 +112,12 @@ class Bench {
     }
   }
 
-  double gain(const Mode& mode) const {
-    std::vector<double> gains;
+  /// A number of each round over that of the mode off.
+  std::vector<double> over_off(const Mode& mode, double DraftRound::*number) const {
+    std::vector<double> ratios;
     for (std::size_t i = 0; i < mode.rounds.size(); ++i)
-      gains.push_back(mode.rounds[i].tokens_per_s / modes_.front().rounds[i].tokens_per_s);
-    return median(std::move(gains));
+      ratios.push_back(mode.rounds[i].*number / modes_.front().rounds[i].*number);
+    return ratios;
   }
 
   std::optional<sched::CostTable> costs() const {
@@ -227,12 +130,17 @@ class Bench {
     const engine::Engine& engine = *mode.engine;
     const engine::Stats& stats = mode.rounds.back().stats;
     std::vector<double> rates;
-    for (const Round& round : mode.rounds)
+    for (const DraftRound& round : mode.rounds)
       rates.push_back(round.tokens_per_s);
-    const double found = gain(mode);
+    const std::vector<double> gains = over_off(mode, &DraftRound::tokens_per_s);
+    const double found = median(gains);
     const double tokens = stats.tokens_per_sequence_step.value_or(1);
-    const double keys = mode.rounds.back().keys_per_row;
-    const Json expected = expected_gain(costs(), sequences, mode.drafts, tokens, keys);
+    Json expected;
+    if (const auto table = costs(); table && mode.drafts != "adaptive") {
+      const double keys = mode.rounds.back().keys_per_row;
+      const double verified = stats.drafts_per_sequence.value_or(0);
+      expected = expected_gain(sched::DraftCosts(*table), sequences, keys, verified, tokens);
+    }
     Json::Array by_position;
     for (const double share : stats.draft_acceptance_by_position)
       by_position.emplace_back(share);
@@ -248,8 +156,10 @@ class Bench {
         {"sequences", sequences},
         {"drafts", mode.drafts},
         {"output_tokens", mode.rounds.back().output_tokens},
-        {"tokens_per_s", median(std::move(rates))},
+        {"tokens_per_s", median(rates)},
         {"gain", found},
+        {"gain_quartiles", Json::Array{percentile(gains, 25), percentile(gains, 75)}},
+        {"cpu_cost", median(over_off(mode, &DraftRound::cpu_s_per_token))},
         {"acceptance", json_of(stats.draft_acceptance)},
         {"acceptance_by_position", std::move(by_position)},
         {"tokens_per_sequence_step", tokens},

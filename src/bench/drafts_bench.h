@@ -25,17 +25,21 @@ struct DraftsBenchOptions {
 ///
 /// - name, model, backend, isa, threads, kind, temperature, verification, sequences, drafts
 /// - output_tokens; tokens_per_s: the median round's, while all have their first and none has ended
-/// - gain: the median over rounds of tokens_per_s / that of the mode off
+/// - gain: the median over rounds of tokens_per_s / that of the mode off; gain_quartiles
+/// - cpu_cost: the median over rounds of the processor's seconds a token / those of the mode off
 /// - acceptance (of drafts verified), acceptance_by_position, tokens_per_sequence_step,
 ///   verified_per_sequence_step, confidence_error, cost_error, advantage, pauses, control_steps
 /// - expected_gain: by the costs that the engine of the mode adaptive has measured, at this
-///   acceptance; gain_share: gain / expected_gain. null for adaptive and without that engine
+///   acceptance and as many rows and keys; gain_share: gain / expected_gain. null for adaptive and
+///   without that engine
 ///
 /// First and last a line drafts_costs: what the engine of the mode adaptive knows of steps, us by
 /// rows and of drafting.
 ///
 /// Throws Error{kUnsupported} when a text is not that of the mode off, which must come first; of
 /// block verification at a temperature texts are others.
+///
+/// A mode may be given twice: how far the second one's gain is from the first one's is chance.
 void bench_drafts(const DraftsBenchOptions& options, const Emit& emit);
 
 }  // namespace di::bench
