@@ -13,6 +13,7 @@ class EngineOptions(TypedDict, total=False):
 
     backend: str  # "cpu", or "ref": the slow, literal oracle
     isa: str  # "auto", "avx2", "avx512", "vnni", "amx"
+    cuda_arithmetic: str  # "fast", or "canonical": the numbers of cpu and ref on a GPU
     threads: int  # 0: one for each processor
     context: int  # tokens of prompt and output; 0: the model's, at most 8192
     max_num_seqs: int  # sequences that run at once

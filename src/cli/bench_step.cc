@@ -15,6 +15,7 @@ namespace {
 
 struct StepCommand {
   std::string backend = "cpu";
+  std::string cuda_arithmetic = "fast";
   std::string model;
   int64_t layers = 0;
   int64_t experts = 0;
@@ -49,7 +50,7 @@ void run_checkpoint(StepCommand& command, const ops::OpTable& ops, ThreadPool& p
 }
 
 void run(StepCommand& command) {
-  const ops::OpTable& ops = engine::select_ops(command.backend, "auto");
+  const ops::OpTable& ops = engine::select_ops(command.backend, "auto", command.cuda_arithmetic);
   ThreadPool pool(command.threads);
   if (command.layers > 0) return run_synthetic(command, ops, pool);
   run_checkpoint(command, ops, pool);
@@ -64,6 +65,9 @@ void add_step_bench(CLI::App& bench) {
   );
   command->add_option("--backend", options->backend, "cpu, or cuda: one Hopper GPU")
       ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  command->add_option("--cuda-arithmetic", options->cuda_arithmetic, "Sums of the cuda backend")
+      ->check(CLI::IsMember({"fast", "canonical"}))
       ->capture_default_str();
   CLI::Option* model =
       command->add_option("-m,--model", options->model, "Model folder")->type_name("DIR");

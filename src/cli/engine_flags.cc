@@ -35,12 +35,21 @@ bool came_unseen(const engine::OptionOrigin& origin) {
 }  // namespace
 
 const std::vector<std::string> kLoneOptions = {
-    "model", "backend", "isa", "threads", "context", "chunk", "replay", "replay_keep"};
+    "model",
+    "backend",
+    "isa",
+    "cuda_arithmetic",
+    "threads",
+    "context",
+    "chunk",
+    "replay",
+    "replay_keep"};
 
 const std::vector<std::string> kOneRequestOptions = {
     "model",
     "backend",
     "isa",
+    "cuda_arithmetic",
     "threads",
     "context",
     "chunk",

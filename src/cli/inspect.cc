@@ -148,7 +148,7 @@ void print_text(const Json& json, int indent) {
 
 void run(const InspectOptions& options) {
   const engine::EngineOptions engine_options = options.engine.options();
-  const ops::OpTable& ops = engine::select_ops(engine_options.backend, engine_options.isa);
+  const ops::OpTable& ops = engine::select_ops(engine_options);
   ThreadPool pool(engine_options.threads);
   const std::string folder = engine::find_model(engine_options.model);
   const auto checkpoint = checkpoint::Checkpoint::open(folder, pool);

@@ -11,7 +11,7 @@
 
 namespace di::cli {
 Runtime::Runtime(const engine::EngineOptions& options, const RuntimeSize& size)
-    : ops_(engine::select_ops(options.backend, options.isa)), pool_(options.threads) {
+    : ops_(engine::select_ops(options)), pool_(options.threads) {
   engine::validate(options);
   auto checkpoint = engine::open_checkpoint(engine::find_model(options.model), pool_);
   const ModelConfig& config = checkpoint->config();

@@ -66,8 +66,9 @@ void print_case(const verify::CaseReport& report, bool quiet, Totals& totals) {
 }
 
 void verify_model(const VerifyOptions& options, Totals& totals) {
-  const engine::EngineOptions engine_options = options.engine.options();
-  const ops::OpTable& ops = engine::select_ops(engine_options.backend, engine_options.isa);
+  engine::EngineOptions engine_options = options.engine.options();
+  if (options.exact) engine_options.cuda_arithmetic = "canonical";
+  const ops::OpTable& ops = engine::select_ops(engine_options);
   ThreadPool pool(engine_options.threads);
   fmt::print("backend {}, {}, {} threads\n", ops.name, ops.isa, pool.num_threads());
   const bool exact = options.exact || engine_options.backend == "ref";
@@ -143,10 +144,12 @@ void add_verify(CLI::App& app) {
       )
       ->type_name("DIR");
   command->add_flag(
-      "--exact", options->exact, "Hold the cpu backend to bit-for-bit equality, as ref always is"
+      "--exact",
+      options->exact,
+      "Hold cpu, or cuda in canonical arithmetic, to bit-for-bit equality, as ref always is"
   );
   command->add_flag("-q,--quiet", options->quiet, "Print failing tensors only");
-  options->engine.add(*command, {"backend", "isa", "threads"});
+  options->engine.add(*command, {"backend", "isa", "cuda_arithmetic", "threads"});
   command->callback([options] { run(*options); });
 }
 

@@ -41,7 +41,7 @@ std::unique_ptr<Engine> Engine::open(
 }
 
 std::unique_ptr<checkpoint::Checkpoint> Engine::State::preflight() {
-  ops = &select_ops(options.backend, options.isa);
+  ops = &select_ops(options);
   pool = std::make_unique<ThreadPool>(options.threads);
   auto checkpoint = open_checkpoint(find_model(options.model), *pool);
   const ModelConfig& config = checkpoint->config();

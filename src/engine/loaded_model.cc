@@ -23,9 +23,9 @@ std::vector<int32_t> engram_token_map(const ModelConfig& config, const text::Tok
       .compressed;
 }
 
-const ops::OpTable& cuda_table() {
+const ops::OpTable& cuda_table([[maybe_unused]] const std::string& arithmetic) {
 #if DI_HAS_CUDA
-  return ops::cuda_ops();
+  return arithmetic == "canonical" ? ops::canonical_cuda_ops() : ops::cuda_ops();
 #else
   throw Error(
       ErrorCode::kUnsupported,
@@ -54,9 +54,11 @@ std::string find_model(const std::string& model) {
   );
 }
 
-const ops::OpTable& select_ops(const std::string& backend, const std::string& isa) {
+const ops::OpTable& select_ops(
+    const std::string& backend, const std::string& isa, const std::string& cuda_arithmetic
+) {
   if (backend == "ref") return ops::ref_ops();
-  if (backend == "cuda") return cuda_table();
+  if (backend == "cuda") return cuda_table(cuda_arithmetic);
   const Isa best = best_isa(detect_cpu());
   const Isa wanted = isa == "auto" ? best : isa_from_name(isa);
   if (wanted > best) {
@@ -66,6 +68,10 @@ const ops::OpTable& select_ops(const std::string& backend, const std::string& is
     );
   }
   return ops::cpu_ops(wanted);
+}
+
+const ops::OpTable& select_ops(const EngineOptions& options) {
+  return select_ops(options.backend, options.isa, options.cuda_arithmetic);
 }
 
 std::unique_ptr<checkpoint::Checkpoint> open_checkpoint(

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
+#include "engine/options.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
 
@@ -16,8 +17,14 @@ namespace di::engine {
 std::string find_model(const std::string& model);
 
 /// The op table of a backend, "cpu", "cuda" or "ref"; of cpu with kernels for `isa` ("auto": the
-/// best that this processor has). Throws Error{kUnsupported} or Error{kInvalidArgument}.
-const ops::OpTable& select_ops(const std::string& backend, const std::string& isa);
+/// best that this processor has), of cuda with the given arithmetic, "fast" or "canonical". Throws
+/// Error{kUnsupported} or Error{kInvalidArgument}.
+const ops::OpTable& select_ops(
+    const std::string& backend, const std::string& isa, const std::string& cuda_arithmetic = "fast"
+);
+
+/// The table that an engine with these options runs on.
+const ops::OpTable& select_ops(const EngineOptions& options);
 
 /// An open checkpoint, and the parts that are loaded from it.
 struct LoadedModel {

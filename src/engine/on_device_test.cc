@@ -99,6 +99,40 @@ TEST(DeviceDraws, OfBlocksAreThoseOfTheProcessorsSampler) {
     testing::expect_same(transcript, on_device.at(id), id);
 }
 
+/// Tokens, texts and ends; logprobs to the last bit, which is the device's own.
+void expect_same_text(
+    const testing::Transcript& found, const testing::Transcript& expected, const std::string& what
+) {
+  ASSERT_EQ(found.choices.size(), expected.choices.size()) << what;
+  for (const auto& [index, choice] : expected.choices) {
+    const testing::Transcript::Choice& other = found.choices.at(index);
+    ASSERT_EQ(other.ids(), choice.ids()) << what;
+    EXPECT_EQ(other.text, choice.text) << what;
+    EXPECT_EQ(other.reason, choice.reason) << what;
+    for (std::size_t i = 0; i < choice.tokens.size(); ++i)
+      EXPECT_FLOAT_EQ(other.tokens[i].logprob, choice.tokens[i].logprob) << what << ", token " << i;
+  }
+}
+
+TEST(CanonicalArithmetic, GivesTheTextsOfTheProcessor) {
+  if (testing::backend() != "cuda") GTEST_SKIP() << "this compares a device with the processor";
+  const auto texts_of = [](const char* backend, const char* drafts) {
+    EngineOptions options = testing::small_options();
+    options.backend = backend;
+    options.cuda_arithmetic = "canonical";
+    options.drafts = drafts;
+    options.verification = "exact_seed";
+    const auto engine = Engine::open(options);
+    return testing::run(*engine, testing::mixed_requests(*engine, 40, 40));
+  };
+  const testing::Transcripts expected = texts_of("cpu", "off");
+  for (const char* drafts : {"off", "5"}) {
+    const testing::Transcripts found = texts_of("cuda", drafts);
+    for (const auto& [id, transcript] : expected)
+      expect_same_text(found.at(id), transcript, id + ", drafts " + drafts);
+  }
+}
+
 #if DI_HAS_CUDA
 /// Adds up what the launches of a device waited.
 class WatchedDevice final : public Device {

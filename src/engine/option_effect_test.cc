@@ -79,6 +79,14 @@ void probe_isa() {
   EXPECT_STREQ(open_with("isa", "avx2")->ops().isa, "avx2");
 }
 
+void probe_cuda_arithmetic() {
+  const auto isa_with = [](const char* arithmetic) {
+    return std::string(open_with("cuda_arithmetic", std::string(arithmetic))->ops().isa);
+  };
+  const bool on_device = testing::backend() == "cuda";
+  EXPECT_EQ(isa_with("canonical") != isa_with("fast"), on_device) << "others are canonical anyway";
+}
+
 void probe_threads() {
   int64_t tasks[2] = {};
   for (const int threads : {1, 4}) {
@@ -127,7 +135,7 @@ void probe_memory_utilization() {
   EngineOptions options = testing::small_options();
   ThreadPool pool(1);
   const auto checkpoint = open_checkpoint(options.model, pool);
-  const ops::OpTable& ops = select_ops(options.backend, options.isa);
+  const ops::OpTable& ops = select_ops(options);
   const CacheSize roomy = plan_cache(options, *checkpoint, ops, 512, int64_t{1} << 40);
   const auto blocks_at = [&](double share) {
     options.memory_utilization = share;
@@ -350,6 +358,7 @@ const std::map<std::string, Probe> kProbes = {
     {"model", probe_model},
     {"backend", probe_backend},
     {"isa", probe_isa},
+    {"cuda_arithmetic", probe_cuda_arithmetic},
     {"threads", probe_threads},
     {"context", probe_context},
     {"max_num_seqs", probe_max_num_seqs},

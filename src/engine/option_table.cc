@@ -28,6 +28,12 @@ std::vector<OptionInfo> place_options() {
        "",
        {.choices = {"auto", "avx2", "avx512", "vnni", "amx"}},
        "Kernels of the cpu backend; auto: the best that the processor has"},
+      {"cuda_arithmetic",
+       &O::cuda_arithmetic,
+       "",
+       {.choices = {"fast", "canonical"}},
+       "Sums of the cuda backend. fast: by tensor cores; canonical: in the order of cpu and ref, "
+       "whose numbers and texts it then gives, by plain kernels that are many times slower"},
       {"threads",
        &O::threads,
        "threads",

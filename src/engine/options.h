@@ -18,7 +18,8 @@ struct EngineOptions {
   std::string model = {};       ///< folder; empty: the bundled default model
   std::string backend = "cpu";  ///< cpu, cuda, or ref: the slow, literal oracle
   std::string isa = "auto";     ///< kernels of the cpu backend: auto, avx2, avx512, vnni, amx
-  int threads = 0;              ///< compute threads; 0: one for each processor
+  std::string cuda_arithmetic = "fast";  ///< of the cuda backend: fast, or canonical
+  int threads = 0;                       ///< compute threads; 0: one for each processor
 
   // How much of it.
   int64_t context = 0;  ///< tokens of prompt and output together; 0: the model's, at most 8192

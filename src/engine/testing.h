@@ -29,11 +29,18 @@ inline std::string backend() {
   return named == nullptr ? "cpu" : named;
 }
 
+/// The arithmetic of the cuda backend under test: fast, or what DI_TEST_CUDA_ARITHMETIC names.
+inline std::string cuda_arithmetic() {
+  const char* named = std::getenv("DI_TEST_CUDA_ARITHMETIC");
+  return named == nullptr ? "fast" : named;
+}
+
 /// Options for the default model at a size that loads and runs in moments.
 inline EngineOptions small_options() {
   EngineOptions options;
   options.model = DI_SEEDLING;
   options.backend = backend();
+  options.cuda_arithmetic = cuda_arithmetic();
   options.context = 512;
   options.max_num_seqs = 40;
   options.threads = 1;

@@ -9,8 +9,10 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "base/isa.h"
 #include "base/sha256.h"
+#include "engine/loaded_model.h"
 #include "golden_run.h"
 
 namespace di::golden {
@@ -49,6 +51,21 @@ struct Backend {
 
 const ops::OpTable& best_cpu_ops() {
   return ops::cpu_ops(best_isa(detect_cpu()));
+}
+
+const ops::OpTable& canonical_cuda_ops() {
+  return engine::select_ops("cuda", "", "canonical");
+}
+
+/// All that give the golden numbers; cuda where there is a device.
+std::vector<Backend> backends() {
+  std::vector<Backend> all = {{"ref", ops::ref_ops}, {"cpu", best_cpu_ops}};
+  try {
+    canonical_cuda_ops();
+    all.push_back({"cuda_canonical", canonical_cuda_ops});
+  } catch (const Error&) {  // no device
+  }
+  return all;
 }
 
 class Golden : public testing::TestWithParam<Backend> {
@@ -178,7 +195,7 @@ TEST_P(Golden, PerplexityOfTheTwoTextsIsTheRecordedOne) {
 INSTANTIATE_TEST_SUITE_P(
     EveryBackend,
     Golden,
-    testing::Values(Backend{"ref", ops::ref_ops}, Backend{"cpu", best_cpu_ops}),
+    testing::ValuesIn(backends()),
     [](const testing::TestParamInfo<Backend>& backend) { return std::string(backend.param.name); }
 );
 

@@ -30,6 +30,7 @@ TEST(Options, HaveAFlagEachThatArrives) {
       {"model", "folder"},
       {"backend", "ref"},
       {"isa", "avx2"},
+      {"cuda_arithmetic", "canonical"},
       {"threads", "3"},
       {"context", "100"},
       {"max_num_seqs", "5"},

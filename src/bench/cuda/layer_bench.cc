@@ -188,7 +188,7 @@ class LayerBench {
   ) {
     const auto layers = static_cast<double>(synthetic_.model.config.num_hidden_layers);
     ops::cuda::occupy(exec_->stream, 0.03);  // the launches run ahead meanwhile
-    ops::cuda::OpEvents watch(exec_->stream);
+    ops::cuda::OpEvents watch(ops::cuda_ops(), exec_->stream);
     exec_->observer = &watch;
     pass(placed, cache, {}, watch.table());
     exec_->observer = nullptr;

@@ -205,7 +205,7 @@ void CudaDevice::start_trace(const StepInputs& inputs, InFlight& flight) {
     });
     traced_ = inputs.trace;
   }
-  flight.trace = std::make_unique<StepTrace>(inputs, device_trace_, exec_.stream);
+  flight.trace = std::make_unique<StepTrace>(inputs, device_trace_, parts_.ops, exec_.stream);
 }
 
 template <class T>

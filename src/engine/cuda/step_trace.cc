@@ -16,9 +16,15 @@ TraceClock::time_point DeviceClock::time_of(const ops::cuda::Event& event) const
 }
 
 StepTrace::StepTrace(
-    const StepInputs& inputs, std::shared_ptr<DeviceTrace> device, cudaStream_t stream
+    const StepInputs& inputs,
+    std::shared_ptr<DeviceTrace> device,
+    const ops::OpTable& backend,
+    cudaStream_t stream
 )
-    : trace_(inputs.trace), device_(std::move(device)), events_(stream), work_{inputs.step} {
+    : trace_(inputs.trace),
+      device_(std::move(device)),
+      events_(backend, stream),
+      work_{inputs.step} {
   for (const SequenceOrder& order : inputs.sequences) {
     const bool decodes = order.rows.start >= order.rows.prompt_tokens;
     (decodes ? work_.decode_rows : work_.prefill_rows) += order.rows.num_rows;

@@ -35,7 +35,13 @@ struct DeviceTrace {
 /// recording show as one span; in others every op is seen. Kernels are on a track of their own.
 class StepTrace {
  public:
-  StepTrace(const StepInputs& inputs, std::shared_ptr<DeviceTrace> device, cudaStream_t stream);
+  /// Of a step on `stream` whose pass runs on `backend`.
+  StepTrace(
+      const StepInputs& inputs,
+      std::shared_ptr<DeviceTrace> device,
+      const ops::OpTable& backend,
+      cudaStream_t stream
+  );
 
   /// The observer of a pass that is enqueued op by op.
   ops::cuda::OpEvents& events() { return events_; }

@@ -108,11 +108,20 @@ void launch_split(Exec& exec, const AttentionCall& call, cudaStream_t stream) {
   );
 }
 
-}  // namespace
-
-void sparse_attention(Exec& exec, const SparseAttention& op) {
+void check_shape(const SparseAttention& op) {
   if (op.q.dim(2) % 32 != 0) refuse("a multiple of 32 channels", op.q.dim(2));
   if (op.q.dim(2) > general::kMaxDim) refuse("at most 512 channels", op.q.dim(2));
+}
+
+}  // namespace
+
+void canonical::sparse_attention(Exec& exec, const SparseAttention& op) {
+  check_shape(op);
+  if (!op.q.empty()) launch_general(call_of(op), exec.stream);
+}
+
+void sparse_attention(Exec& exec, const SparseAttention& op) {
+  check_shape(op);
   if (op.q.empty()) return;
   const AttentionCall call = call_of(op);
   const auto stream = static_cast<cudaStream_t>(exec.stream);

@@ -12,4 +12,11 @@ namespace di::ops::cuda {
 /// channels no multiple of 32 or above 512, or a list too long for shared memory.
 void sparse_attention(Exec& exec, const SparseAttention& op);
 
+namespace canonical {
+
+/// The same by the general kernel alone, whose arithmetic is the reference's.
+void sparse_attention(Exec& exec, const SparseAttention& op);
+
+}  // namespace canonical
+
 }  // namespace di::ops::cuda

@@ -4,6 +4,11 @@
 
 #include "base/error.h"
 #include "ops/cuda/attention.h"
+#include "ops/cuda/canonical_experts.h"
+#include "ops/cuda/canonical_linear.h"
+#include "ops/cuda/canonical_mhc.h"
+#include "ops/cuda/canonical_rows.h"
+#include "ops/cuda/canonical_weights.h"
 #include "ops/cuda/compressor.h"
 #include "ops/cuda/draft.h"
 #include "ops/cuda/engram.h"
@@ -105,6 +110,29 @@ const OpTable& cuda_ops() {
       .experts = cuda::experts,
       .markov_round = cuda::markov_round,
   };
+  return kTable;
+}
+
+const OpTable& canonical_cuda_ops() {
+  static const OpTable kTable = [] {
+    OpTable table = cuda_ops();
+    table.isa = "sm_90a canonical";
+    table.packed_bytes = cuda::canonical::packed_bytes;
+    table.pack = cuda::canonical::pack;
+    table.linear_q8 = cuda::canonical::linear_q8;
+    table.linear = cuda::canonical::linear;
+    table.linear_set = cuda::canonical::linear_set;
+    table.rms_norm = cuda::canonical::rms_norm;
+    table.engram_gate = cuda::canonical::engram_gate;
+    table.mhc_site = cuda::canonical::mhc_site;
+    table.mhc_mix = cuda::canonical::mhc_mix;
+    table.index_select = cuda::canonical::index_select;
+    table.window_keys = cuda::canonical::window_keys;
+    table.sparse_attention = cuda::canonical::sparse_attention;
+    table.experts = cuda::canonical::experts;
+    table.markov_round = cuda::canonical::markov_round;
+    return table;
+  }();
   return kTable;
 }
 

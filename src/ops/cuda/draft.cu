@@ -1,5 +1,6 @@
 // A round is three launches around the linear that makes the bias: rows of the embedding, the sum
 // with the best token of each stretch of the vocabulary, and the best of the stretches.
+#include "ops/cuda/canonical_linear.h"
 #include "ops/cuda/draft.h"
 #include "ops/cuda/launch.h"
 #include "ops/cuda/linear.h"
@@ -71,9 +72,8 @@ __global__ void best_of_row(const Ranked* best, int32_t* tokens) {
   if (threadIdx.x == 0) tokens[blockIdx.x] = token_of(all);
 }
 
-}  // namespace
-
-void markov_round(Exec& exec, const MarkovRound& op) {
+/// A round whose bias `multiply` makes.
+void run_round(Exec& exec, const MarkovRound& op, void (*multiply)(Exec&, const Linear&)) {
   if (op.logits.dim(0) == 0) return;
   const Arena::Scope scope(exec.scratch);
   const int64_t rows = op.logits.dim(0);
@@ -85,13 +85,23 @@ void markov_round(Exec& exec, const MarkovRound& op) {
   const auto stream = static_cast<cudaStream_t>(exec.stream);
   take_previous<<<blocks, kThreads, 0, stream>>>(op, x.data);
   check_launch("markov_round: previous");
-  linear(exec, {.y = {}, .y_f32 = bias, .x = x, .w = op.head});
+  multiply(exec, {.y = {}, .y_f32 = bias, .x = x, .w = op.head});
   add_bias<<<dim3(kStretches, blocks), kThreads, 0, stream>>>(
       op.logits.data, bias.data, vocab, best
   );
   check_launch("markov_round: bias");
   best_of_row<<<blocks, 32, 0, stream>>>(best, op.best.data);
   check_launch("markov_round: best");
+}
+
+}  // namespace
+
+void markov_round(Exec& exec, const MarkovRound& op) {
+  run_round(exec, op, linear);
+}
+
+void canonical::markov_round(Exec& exec, const MarkovRound& op) {
+  run_round(exec, op, canonical::linear);
 }
 
 }  // namespace di::ops::cuda

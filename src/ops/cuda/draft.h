@@ -10,4 +10,11 @@ namespace di::ops::cuda {
 /// kUnsupported where `linear` does.
 void markov_round(Exec& exec, const MarkovRound& op);
 
+namespace canonical {
+
+/// The same with the bias of canonical::linear: the reference's bits.
+void markov_round(Exec& exec, const MarkovRound& op);
+
+}  // namespace canonical
+
 }  // namespace di::ops::cuda

@@ -83,17 +83,6 @@ __global__ void __launch_bounds__(kThreads)
   to[1] = {pairs[4], pairs[5], pairs[6], pairs[7]};
 }
 
-/// ops/canonical.h, engram_gate_of.
-__device__ float gate_of(double dot, double h_squares, double key_squares, int64_t width) {
-  constexpr float kEps = 1e-20f;
-  constexpr float kSmallestGate = 1e-6f;
-  const auto root = static_cast<float>(1.0 / sqrt(static_cast<double>(width)));
-  const float h = inverse_rms_of_sum(h_squares, width, kEps);
-  const float key = inverse_rms_of_sum(key_squares, width, kEps);
-  const float g = static_cast<float>(dot) * (h * key) * root;
-  return sigmoid_f32(copysignf(sqrt_f32(fmaxf(fabsf(g), kSmallestGate)), g));
-}
-
 struct GateArgs {
   bf16* h;
   const bf16* kv;
@@ -133,7 +122,7 @@ __global__ void __launch_bounds__(kThreads) gate_kernel(GateArgs op) {
   }
   sum_over_row<kThreads>(sums, scratch);
   const bool is_image = op.is_image != nullptr && op.is_image[row] != 0;
-  const float gate = is_image ? 0.0f : gate_of(sums[0], sums[1], sums[2], op.width);
+  const float gate = is_image ? 0.0f : engram_gate_of(sums[0], sums[1], sums[2], op.width);
   if (op.gate != nullptr && threadIdx.x == 0) op.gate[row * streams + c] = gate;
   for (int64_t d = threadIdx.x * kVector; d < op.width; d += kThreads * kVector) {
     float hs[kVector];

@@ -8,18 +8,11 @@
 #include <cstdint>
 
 #include "ops/cuda/expert_lists.h"
+#include "ops/cuda/expert_matrix.h"
 #include "ops/cuda/packing.h"
 #include "ops/cuda/pipeline.cuh"
 
 namespace di::ops::cuda {
-
-/// The packed matrices of one kind, of all routed experts at a constant distance, and of the shared
-/// expert.
-struct ExpertMatrix {
-  const uint8_t* routed;
-  int64_t stride;  ///< bytes from one expert to the next
-  const uint8_t* shared;
-};
 
 /// Operands of the expert kernel, all in device memory.
 struct ExpertArguments {

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "base/error.h"
+#include "ops/cuda/expert_combine.h"
+#include "ops/cuda/expert_matrix.h"
 #include "ops/cuda/expert_narrow.cuh"
 #include "ops/cuda/expert_wide.cuh"
 #include "ops/cuda/experts.h"
@@ -14,86 +16,6 @@
 
 namespace di::ops::cuda {
 namespace {
-
-/// Parts of a row that are fetched together.
-constexpr int kPartsAtOnce = 8;
-
-/// Sums each row's parts in the order of slots, in fp32. Blocks are small for few rows, so that
-/// they find room beside the kernel before. `positions` may be read while that still works: it let
-/// this one start when they were complete.
-__global__ void __launch_bounds__(256, 4)
-    combine_experts(bf16* y, const uint16_t* parts, const int32_t* positions, int k, int hidden) {
-  const int64_t row = blockIdx.y;
-  const int channel = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * kVector;
-  const auto* all = reinterpret_cast<const bf16*>(parts) + channel;
-  float sum[kVector] = {};
-  for (int first = 0; first <= k; first += kPartsAtOnce) {
-    int position[kPartsAtOnce];
-    uint4 part[kPartsAtOnce];
-#pragma unroll
-    for (int i = 0; i < kPartsAtOnce; ++i)
-      position[i] = first + i <= k ? positions[row * (k + 1) + first + i] : -1;
-    if (first == 0) {
-      wait_for_previous_kernels();
-      let_next_kernel_start();
-      if (channel >= hidden) return;
-    }
-#pragma unroll
-    for (int i = 0; i < kPartsAtOnce; ++i)
-      if (position[i] >= 0) part[i] = load_vector(all + int64_t{position[i]} * hidden);
-#pragma unroll
-    for (int i = 0; i < kPartsAtOnce; ++i) {
-      if (position[i] < 0) continue;
-      float x[kVector];
-      unpack(part[i], x);
-#pragma unroll
-      for (int c = 0; c < kVector; ++c)
-        sum[c] += x[c];
-    }
-  }
-  store_vector(y + row * hidden + channel, pack(sum));
-}
-
-/// Checks one matrix of all experts and says where they lie.
-ExpertMatrix matrix_of(
-    const Experts& op, Weight ExpertWeights::*which, const char* name, int64_t rows, int64_t cols
-) {
-  const auto check_shape = [&](const Weight& w, WeightFormat format) {
-    if (w.rows == rows && w.cols == cols && w.format == format && w.scales == nullptr) return;
-    throw Error(
-        ErrorCode::kUnsupported,
-        std::string("experts: ") + name + ": expected packed matrices of " + std::to_string(rows) +
-            " x " + std::to_string(cols) + " in one format, found " + std::to_string(w.rows) +
-            " x " + std::to_string(w.cols)
-    );
-  };
-  const Weight& shared = op.shared.*which;
-  check_shape(shared, op.shared.w1.format);
-  ExpertMatrix matrix{nullptr, 0, reinterpret_cast<const uint8_t*>(shared.data)};
-  if (op.experts.empty()) return matrix;
-  const Weight& first = op.experts.front().*which;
-  const Weight& last = op.experts.back().*which;
-  check_shape(first, op.experts.front().w1.format);
-  check_shape(last, op.experts.front().w1.format);
-  matrix.routed = reinterpret_cast<const uint8_t*>(first.data);
-  const int64_t steps = std::ssize(op.experts) - 1;
-  if (steps == 0) return matrix;
-  matrix.stride = (op.experts[1].*which).data - first.data;
-  if (first.data + steps * matrix.stride != last.data) {
-    throw Error(
-        ErrorCode::kUnsupported,
-        std::string("experts: ") + name +
-            ": expected the experts' matrices at a constant distance, found the last one elsewhere"
-    );
-  }
-  return matrix;
-}
-
-bool is_fp8(const Weight& w) {
-  if (w.format == WeightFormat::kFp8) return true;
-  if (w.format == WeightFormat::kFp4) return false;
-  throw Error(ErrorCode::kUnsupported, "experts: expected weights in FP4 or FP8, found others");
-}
 
 void launch_narrow(Exec& exec, const ExpertArguments& arguments) {
   constexpr int kBytes = sizeof(NarrowMemory);
@@ -174,11 +96,11 @@ void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
   need_multiple("experts: hidden width", hidden, 32);
   need_multiple("experts: inner width", inner, 32);
   ExpertArguments arguments{};
-  arguments.gate = matrix_of(op, &ExpertWeights::w1, "w1", inner, hidden);
-  arguments.up = matrix_of(op, &ExpertWeights::w3, "w3", inner, hidden);
-  arguments.down = matrix_of(op, &ExpertWeights::w2, "w2", hidden, inner);
-  arguments.shared_fp8 = is_fp8(op.shared.w1);
-  arguments.routed_fp8 = !op.experts.empty() && is_fp8(op.experts.front().w1);
+  arguments.gate = expert_matrix(op, &ExpertWeights::w1, "w1", inner, hidden);
+  arguments.up = expert_matrix(op, &ExpertWeights::w3, "w3", inner, hidden);
+  arguments.down = expert_matrix(op, &ExpertWeights::w2, "w2", hidden, inner);
+  arguments.shared_fp8 = op.shared.w1.format == WeightFormat::kFp8;
+  arguments.routed_fp8 = !op.experts.empty() && op.experts.front().w1.format == WeightFormat::kFp8;
   if (rows == 0) return;
 
   const int64_t num_experts = std::ssize(op.experts);
@@ -209,21 +131,12 @@ void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
       launch_wide<Wide256>(exec, arguments, static_cast<int>(rows), positions);
       break;
   }
-  constexpr int64_t kFewRows = 64;
-  const int threads = rows <= kFewRows ? 64 : 256;
-  const dim3 grid(blocks_of(hidden, threads * kVector), static_cast<unsigned>(rows));
-  launch_overlapped(
-      "experts",
-      combine_experts,
-      grid,
-      threads,
-      0,
-      exec.stream,
-      op.y.data,
-      static_cast<const uint16_t*>(arguments.parts),
-      static_cast<const int32_t*>(arguments.lists.position),
-      arguments.k,
-      arguments.hidden
+  combine_experts(
+      exec,
+      op.y,
+      {.parts = reinterpret_cast<const bf16*>(arguments.parts),
+       .positions = arguments.lists.position,
+       .k = k}
   );
 }
 

@@ -57,9 +57,6 @@ __device__ inline uint32_t best_key(const uint4& vector) {
   return max(all & 0xffffu, all >> 16);
 }
 
-/// Scores up to `places` places of a row by the plain kernel.
-void score_entries_plainly(Exec& exec, const IndexCall& call, int64_t places);
-
 /// What the kernels need of `op` for the rows of `scores`.
 IndexCall index_call(const IndexSelect& op, const IndexScores& scores);
 

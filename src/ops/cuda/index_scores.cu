@@ -326,9 +326,8 @@ IndexCall index_call(const IndexSelect& op, const IndexScores& scores) {
 void score_entries(Exec& exec, const IndexSelect& op, const IndexScores& scores) {
   const int64_t places = max_places(op);
   if (scores.rows == 0 || places == 0) return;
-  const IndexCall call = index_call(op, scores);
-  if (is_regular(op)) return score_on_tensor_cores(exec, call, rows_of_tile(op), places);
-  score_entries_plainly(exec, call, places);
+  if (!is_regular(op)) return score_entries_plainly(exec, op, scores);
+  score_on_tensor_cores(exec, index_call(op, scores), rows_of_tile(op), places);
 }
 
 }  // namespace di::ops::cuda

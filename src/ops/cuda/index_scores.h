@@ -31,4 +31,7 @@ int64_t max_places(const IndexSelect& op);
 /// and blocks of 64 entries or a power of two above; whatever else goes through a plain one.
 void score_entries(Exec& exec, const IndexSelect& op, const IndexScores& scores);
 
+/// The same by the plain kernel, whose arithmetic is the reference's.
+void score_entries_plainly(Exec& exec, const IndexSelect& op, const IndexScores& scores);
+
 }  // namespace di::ops::cuda

@@ -1,5 +1,5 @@
-// The scores of shapes that the tensor-core kernel does not take: small models. Literally the
-// reference, a thread a place.
+// The scores of shapes that the tensor-core kernel does not take: small models; and of all shapes
+// in canonical arithmetic. Literally the reference, a thread a place.
 #include <algorithm>
 
 #include "ops/cuda/index_call.cuh"
@@ -66,7 +66,10 @@ __global__ void score_plainly(IndexCall call) {
 
 }  // namespace
 
-void score_entries_plainly(Exec& exec, const IndexCall& call, int64_t places) {
+void score_entries_plainly(Exec& exec, const IndexSelect& op, const IndexScores& scores) {
+  const int64_t places = max_places(op);
+  if (scores.rows == 0 || places == 0) return;
+  const IndexCall call = index_call(op, scores);
   need_multiple("the width of index keys", call.dim, 32);
   const dim3 grid(
       std::min(blocks_of(places, kThreads), 1024u), static_cast<unsigned int>(call.scores.rows)

@@ -29,9 +29,9 @@ void check_shapes(const IndexSelect& op) {
   }
 }
 
-}  // namespace
+using Score = void (*)(Exec&, const IndexSelect&, const IndexScores&);
 
-void index_select(Exec& exec, const IndexSelect& op) {
+void select_with(Exec& exec, const IndexSelect& op, Score score) {
   const int64_t rows = op.rows.count();
   if (rows == 0) return;
   check_shapes(op);
@@ -47,10 +47,20 @@ void index_select(Exec& exec, const IndexSelect& op) {
       .stride = stride};
   for (scores.first_row = 0; scores.first_row < rows; scores.first_row += chunk) {
     scores.rows = std::min(chunk, rows - scores.first_row);
-    score_entries(exec, op, scores);
+    score(exec, op, scores);
     select_entries(exec, op, scores);
     if (!op.candidates_out.empty()) select_blocks(exec, op, scores);
   }
+}
+
+}  // namespace
+
+void index_select(Exec& exec, const IndexSelect& op) {
+  select_with(exec, op, score_entries);
+}
+
+void canonical::index_select(Exec& exec, const IndexSelect& op) {
+  select_with(exec, op, score_entries_plainly);
 }
 
 }  // namespace di::ops::cuda

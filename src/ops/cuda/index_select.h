@@ -11,4 +11,11 @@ namespace di::ops::cuda {
 /// more places are asked for than kMaxTopK.
 void index_select(Exec& exec, const IndexSelect& op);
 
+namespace canonical {
+
+/// The same with the scores of the plain kernel, whose arithmetic is the reference's.
+void index_select(Exec& exec, const IndexSelect& op);
+
+}  // namespace canonical
+
 }  // namespace di::ops::cuda

@@ -1,10 +1,9 @@
 #include "ops/cuda/op_events.h"
 
-#include "ops/cuda/cuda_ops.h"
-
 namespace di::ops::cuda {
 
-OpEvents::OpEvents(cudaStream_t stream) : OpObserver(cuda_ops()), stream_(stream) {
+OpEvents::OpEvents(const OpTable& backend, cudaStream_t stream)
+    : OpObserver(backend), stream_(stream) {
   mark("", 0);
 }
 

@@ -20,8 +20,8 @@ class OpEvents final : public OpObserver {
     Event end;
   };
 
-  /// Watches the cuda table on `stream` from what it holds now on.
-  explicit OpEvents(cudaStream_t stream);
+  /// Watches `backend`, a table of a device, on `stream` from what it holds now on.
+  OpEvents(const OpTable& backend, cudaStream_t stream);
 
   void on_op(const OpSpan& span) override { mark(span.op, span.rows); }
 
