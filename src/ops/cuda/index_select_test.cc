@@ -327,6 +327,16 @@ void expect_best(const std::vector<int64_t>& counts, int64_t k, int kind) {
   }
 }
 
+TEST(IndexSelectOnCudaTest, KeepsTheBestOfManyRows) {
+  DI_NEEDS_GPU();
+  std::vector<int64_t> counts(700);
+  for (std::size_t row = 0; row < counts.size(); ++row)
+    counts[row] = row % 7 == 0 ? 16'384 : static_cast<int64_t>(row * 5);
+  for (const int kind : {0, 1, 3, 5})
+    expect_best(counts, 512, kind);
+  expect_best(counts, 2'048, 5);
+}
+
 TEST(IndexSelectOnCudaTest, KeepsTheBestOfAnyNumber) {
   DI_NEEDS_GPU();
   for (int kind = 0; kind < 6; ++kind) {

@@ -6,15 +6,28 @@
 
 namespace di::ops::cuda {
 
-/// A thread has kUnits times four neighbouring vectors.
 inline constexpr int kUnitVectors = 4;
-constexpr int slice_of(int units) {
-  return Selector::kThreads * units * kUnitVectors * kVectorKeys;
-}
-// Of the slices' sizes the first that holds a row, or the last.
-inline constexpr int kSmall = 1;
-inline constexpr int kMedium = 4;
-inline constexpr int kLarge = 8;
+
+/// How a CTA takes a slice of a row: a thread has kUnits times four neighbouring vectors. Of those
+/// that are listed it takes kListed at a time, all threads kStep.
+template <int kThreadCount, int kUnitCount, int kListedCount, int kCtaCount>
+struct SliceShape {
+  static constexpr int kThreads = kThreadCount;
+  static constexpr int kUnits = kUnitCount;
+  static constexpr int kListed = kListedCount;
+  static constexpr int kCtas = kCtaCount;               // of a multiprocessor, at least
+  static constexpr int kBests = kUnits * kUnitVectors;  // of a thread
+  static constexpr int kPlaces = kThreads * kBests * kVectorKeys;
+  static constexpr int kStep = kThreads * kListed;
+};
+// Of these the first that holds a row, or the last.
+using SmallSlice = SliceShape<512, 1, 2, 3>;
+using MediumSlice = SliceShape<512, 4, 2, 2>;
+using LargeSlice = SliceShape<512, 8, 2, 2>;
+// As the first, for more rows than the device takes at once: later alone, but fewer instructions,
+// as what a thread does beside its keys is done by half as many.
+using NarrowSlice = SliceShape<256, 2, 3, 4>;
+static_assert(NarrowSlice::kPlaces == SmallSlice::kPlaces);
 
 /// Keys of rows, and the best of every vector of them.
 struct KeyRows {
@@ -37,9 +50,11 @@ __device__ inline uint32_t larger_of(uint32_t pair) {
 }
 
 /// A slice of a row: the best keys of the thread's vectors in registers, two in each.
-template <int kUnits>
+template <class Shape>
 struct Slice {
-  static constexpr int kBests = kUnits * kUnitVectors;  // of a thread
+  static constexpr int kUnits = Shape::kUnits;
+  static constexpr int kBests = Shape::kBests;
+  using Memory = Selector<Shape::kThreads>;
 
   const uint4* vectors;
   int newest;  ///< a place that is above all; none of the slice's: there is none
@@ -85,7 +100,7 @@ struct Slice {
   }
 
   /// The largest best key.
-  __device__ uint32_t top(SelectorMemory& shared) const {
+  __device__ uint32_t top(Memory& shared) const {
     uint32_t most = 0;
 #pragma unroll
     for (const uint32_t pair : pairs)
@@ -94,9 +109,9 @@ struct Slice {
   }
 
   /// A key that at least k of the slice's reach, unless it is 1.
-  __device__ uint32_t floor(SelectorMemory& shared, uint32_t top, uint32_t k) const {
+  __device__ uint32_t floor(Memory& shared, uint32_t top, uint32_t k) const {
     const Threshold threshold = find_threshold(shared, top, 1, k, [&](const auto& visit) {
-      if constexpr (kUnits >= kMedium) {
+      if constexpr (Shape::kPlaces >= MediumSlice::kPlaces) {
 #pragma unroll
         for (int unit = 0; unit < kUnits; ++unit)
           visit(best_of_unit(unit));
@@ -110,7 +125,7 @@ struct Slice {
   }
 
   /// Lists the vectors whose best key is at least `floor` in order; returns how many.
-  __device__ int list(SelectorMemory& shared, uint32_t floor, uint16_t* list) const {
+  __device__ int list(Memory& shared, uint32_t floor, uint16_t* list) const {
     uint32_t listed = 0;  // a bit each
 #pragma unroll
     for (int i = 0; i < kBests; ++i)
@@ -149,15 +164,16 @@ struct Slice {
   }
 };
 
-/// Two neighbours of a list of vectors, which a thread takes at a time.
-struct VectorPair {
-  int vector[2];
-  uint4 keys[2];
+/// Neighbours of a list of vectors, which a thread takes at a time.
+template <int kCount>
+struct ListedVectors {
+  int vector[kCount];
+  uint4 keys[kCount];
 
-  template <int kUnits>
-  __device__ VectorPair(const Slice<kUnits>& slice, const uint16_t* list, int at, int listed) {
+  template <class Shape>
+  __device__ ListedVectors(const Slice<Shape>& slice, const uint16_t* list, int at, int listed) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       const bool exists = at + i < listed;
       vector[i] = exists ? list[at + i] : 0;
       keys[i] = exists ? slice.load(vector[i]) : uint4{};
@@ -168,7 +184,7 @@ struct VectorPair {
   __device__ uint32_t bits(const IsSo& is_so) const {
     uint32_t bits = 0;
 #pragma unroll
-    for (int v = 0; v < 2; ++v) {
+    for (int v = 0; v < kCount; ++v) {
       visit_keys(keys[v], [&](int i, uint32_t key) {
         bits |= is_so(key) ? 1u << (kVectorKeys * v + i) : 0;
       });
@@ -176,9 +192,12 @@ struct VectorPair {
     return bits;
   }
   __device__ int place(int bit) const {
-    return (bit < kVectorKeys ? vector[0] : vector[1]) * kVectorKeys + bit % kVectorKeys;
+    int own = vector[0];
+#pragma unroll
+    for (int v = 1; v < kCount; ++v)
+      own = bit < kVectorKeys * v ? own : vector[v];
+    return own * kVectorKeys + bit % kVectorKeys;
   }
 };
-inline constexpr int kStep = 2 * Selector::kThreads;  // of a list
 
 }  // namespace di::ops::cuda

@@ -9,21 +9,21 @@
 
 namespace di::ops::cuda {
 
-/// A CTA that selects.
+/// A CTA of so many threads that selects.
+template <int kThreadCount>
 struct Selector {
-  static constexpr int kThreads = 512;
+  static constexpr int kThreads = kThreadCount;
   static constexpr int kWarps = kThreads / 32;
   static constexpr int kBins = 2048;
   static constexpr int kOwnBins = kBins / kThreads;  // of a thread
+  static constexpr int kOwnWords = kOwnBins / 4;     // of 16 bytes
   static constexpr int kCoarseShift = 5;             // all keys fit into coarse bins
-  static_assert(kBins << kCoarseShift == 1 << 16 && kOwnBins == 4);
-};
+  static_assert(kBins << kCoarseShift == 1 << 16 && kOwnWords * 4 * kThreads == kBins);
 
-/// What the threads of such a CTA share.
-struct SelectorMemory {
-  uint4 counts[Selector::kThreads];  // of the bins; zero between passes
-  uint32_t warp_sums[Selector::kWarps];
-  uint32_t other_sums[Selector::kWarps];
+  // What its threads share.
+  uint4 counts[kBins / 4];  // of the bins; zero between passes
+  uint32_t warp_sums[kWarps];
+  uint32_t other_sums[kWarps];
   uint32_t bin;
   uint32_t before;
   uint32_t in_bin;
@@ -56,21 +56,23 @@ struct Prefix {
   uint32_t before;
   uint32_t total;
 };
-__device__ inline Prefix prefix_sum(uint32_t (&sums)[Selector::kWarps], uint32_t own) {
+template <int kWarps>
+__device__ inline Prefix prefix_sum(uint32_t (&sums)[kWarps], uint32_t own) {
   const uint32_t before = sum_before_lane(own);
   if (own_lane() == 31) sums[own_warp()] = before + own;
   __syncthreads();
-  const uint32_t sum = own_lane() < Selector::kWarps ? sums[own_lane()] : 0;
+  const uint32_t sum = own_lane() < kWarps ? sums[own_lane()] : 0;
   const uint32_t warps_before = __reduce_add_sync(0xffffffffu, own_lane() < own_warp() ? sum : 0);
   return {warps_before + before, __reduce_add_sync(0xffffffffu, sum)};
 }
 
 /// The largest of all threads' numbers; the same holds.
-__device__ inline uint32_t largest(uint32_t (&most)[Selector::kWarps], uint32_t own) {
+template <int kWarps>
+__device__ inline uint32_t largest(uint32_t (&most)[kWarps], uint32_t own) {
   const uint32_t of_warp = __reduce_max_sync(0xffffffffu, own);
   if (own_lane() == 0) most[own_warp()] = of_warp;
   __syncthreads();
-  const uint32_t other = own_lane() < Selector::kWarps ? most[own_lane()] : 0;
+  const uint32_t other = own_lane() < kWarps ? most[own_lane()] : 0;
   return __reduce_max_sync(0xffffffffu, other);
 }
 
@@ -89,9 +91,10 @@ struct Bins {
   uint32_t low;
   int shift;
 
-  __device__ void count(SelectorMemory& shared, uint32_t key) const {
+  template <int kThreads>
+  __device__ void count(Selector<kThreads>& shared, uint32_t key) const {
     const uint32_t below = top - key;
-    const uint32_t span = min(top - low + 1, uint32_t{Selector::kBins} << shift);
+    const uint32_t span = min(top - low + 1, uint32_t{Selector<kThreads>::kBins} << shift);
     count_one(shared_address(shared.counts) + (below >> shift) * 4, below < span);
   }
 };
@@ -104,22 +107,39 @@ struct Bin {
 };
 
 /// Reads and clears the counts, which all threads have made.
-__device__ inline Bin find_bin(SelectorMemory& shared, uint32_t wanted) {
+template <int kThreads>
+__device__ inline Bin find_bin(Selector<kThreads>& shared, uint32_t wanted) {
+  constexpr int kWords = Selector<kThreads>::kOwnWords;
   __syncthreads();
-  const uint4 four = shared.counts[own_thread()];
-  shared.counts[own_thread()] = {};
-  const uint32_t sum = four.x + four.y + four.z + four.w;
+  uint4 own[kWords];
+  uint32_t sum = 0;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {
+    uint4& four = shared.counts[own_thread() * kWords + i];
+    own[i] = four;
+    four = {};
+    sum += own[i].x + own[i].y + own[i].z + own[i].w;
+  }
   const Prefix prefix = prefix_sum(shared.warp_sums, sum);
   if (prefix.total < wanted) return {0, prefix.total, 0};
-  if (prefix.before < wanted && wanted <= prefix.before + sum) {
-    const uint32_t own[Selector::kOwnBins] = {four.x, four.y, four.z, four.w};
-    uint32_t before = prefix.before;
-    int i = 0;
-    while (before + own[i] < wanted)
-      before += own[i++];
-    shared.bin = static_cast<uint32_t>(own_thread() * Selector::kOwnBins + i);
-    shared.before = before;
-    shared.in_bin = own[i];
+  uint32_t before = prefix.before;
+  if (before < wanted && wanted <= before + sum) {
+    const auto first = static_cast<uint32_t>(own_thread() * Selector<kThreads>::kOwnBins);
+    const auto visit = [&](uint32_t bin, uint32_t count) {
+      if (before < wanted && wanted <= before + count) {
+        shared.bin = first + bin;
+        shared.before = before;
+        shared.in_bin = count;
+      }
+      before += count;
+    };
+#pragma unroll
+    for (uint32_t i = 0; i < kWords; ++i) {
+      visit(4 * i, own[i].x);
+      visit(4 * i + 1, own[i].y);
+      visit(4 * i + 2, own[i].z);
+      visit(4 * i + 3, own[i].w);
+    }
   }
   __syncthreads();
   return {shared.bin, shared.before, shared.in_bin};
@@ -133,9 +153,9 @@ struct Threshold {
 
 /// The threshold of the k > 0 best keys from `low` > 0 to `top` that visit_all(count) counts. Of
 /// fewer than k keys all are above it. The counts are zero before and after.
-template <class VisitAll>
+template <int kThreads, class VisitAll>
 __device__ Threshold find_threshold(
-    SelectorMemory& shared, uint32_t top, uint32_t low, uint32_t k, const VisitAll& visit_all
+    Selector<kThreads>& shared, uint32_t top, uint32_t low, uint32_t k, const VisitAll& visit_all
 ) {
   const auto find = [&](const Bins& bins, uint32_t wanted) {
     visit_all([&](uint32_t key) { bins.count(shared, key); });
@@ -143,12 +163,12 @@ __device__ Threshold find_threshold(
   };
   const Bin near = find({top, low, 0}, k);
   if (near.own != 0) return {top - near.index, k - near.before};
-  if (top < Selector::kBins + low) return {0, 0};
-  top -= Selector::kBins;
+  if (top < Selector<kThreads>::kBins + low) return {0, 0};
+  top -= Selector<kThreads>::kBins;
   uint32_t wanted = k - near.before;
-  const Bin coarse = find({top, low, Selector::kCoarseShift}, wanted);
+  const Bin coarse = find({top, low, Selector<kThreads>::kCoarseShift}, wanted);
   if (coarse.own == 0) return {0, 0};
-  top -= coarse.index << Selector::kCoarseShift;
+  top -= coarse.index << Selector<kThreads>::kCoarseShift;
   wanted -= coarse.before;
   const Bin fine = find({top, low, 0}, wanted);
   return {top - fine.index, wanted - fine.before};

@@ -14,6 +14,7 @@ namespace di::ops::cuda {
 namespace {
 
 constexpr int kMaxRounds = 6;
+constexpr int64_t kManyRows = SmallSlice::kCtas;  // of a multiprocessor
 
 /// The k best of the slices of each row, and the places that they had; what the next round reads.
 struct KeptPlaces {
@@ -65,23 +66,24 @@ struct TopKCall {
 };
 
 /// Finds the selected places of the listed vectors in order; returns how many.
-template <int kUnits>
+template <class Shape>
 __device__ uint32_t find_places(
-    SelectorMemory& shared,
-    const Slice<kUnits>& slice,
+    Selector<Shape::kThreads>& shared,
+    const Slice<Shape>& slice,
     const uint16_t* list,
     int listed,
-    VectorPair pair,
+    ListedVectors<Shape::kListed> own,
     const Threshold& threshold,
     int32_t* places
 ) {
+  constexpr int kStep = Shape::kStep;
   uint32_t larger = 0;  // of the vectors before
   uint32_t equal = 0;
   for (int base = 0; base < listed; base += kStep) {
-    if (base > 0) pair = VectorPair(slice, list, base + 2 * own_thread(), listed);
-    const uint32_t own_larger = pair.bits([&](uint32_t key) { return key > threshold.key; });
+    if (base > 0) own = {slice, list, base + Shape::kListed * own_thread(), listed};
+    const uint32_t own_larger = own.bits([&](uint32_t key) { return key > threshold.key; });
     const uint32_t own_equal =
-        threshold.ties == 0 ? 0 : pair.bits([&](uint32_t key) { return key == threshold.key; });
+        threshold.ties == 0 ? 0 : own.bits([&](uint32_t key) { return key == threshold.key; });
     __syncthreads();
     const Prefix prefix =
         prefix_sum(shared.warp_sums, __popc(own_larger) + (__popc(own_equal) << 16));
@@ -90,7 +92,7 @@ __device__ uint32_t find_places(
     for (uint32_t left = own_larger | own_equal; left != 0; left &= left - 1) {
       const int bit = __ffs(static_cast<int>(left)) - 1;
       const bool is_tie = (own_equal >> bit & 1) != 0;
-      if (!is_tie || ties < threshold.ties) places[at++] = pair.place(bit);
+      if (!is_tie || ties < threshold.ties) places[at++] = own.place(bit);
       ties += is_tie ? 1 : 0;
     }
     larger += prefix.total & 0xffffu;
@@ -102,13 +104,13 @@ __device__ uint32_t find_places(
 
 /// Writes the `count` selected `places` of a slice that begins at place `begin` of the row: what
 /// they stand for, and their keys too unless this is the row's last round.
-template <int kUnits>
+template <class Shape>
 __device__ void write_selected(
     const TopKCall& call,
     int64_t row,
     int begin,
     bool last,
-    const Slice<kUnits>& slice,
+    const Slice<Shape>& slice,
     const int32_t* places,
     uint32_t count
 ) {
@@ -117,7 +119,7 @@ __device__ void write_selected(
   int32_t* values = last ? call.out + row * call.k : call.kept.values + kept_at;
   uint16_t* kept = call.kept.keys + kept_at;
   const auto end = static_cast<uint32_t>(last ? call.k : call.width);
-  for (uint32_t i = threadIdx.x; i < end; i += Selector::kThreads) {
+  for (uint32_t i = threadIdx.x; i < end; i += Shape::kThreads) {
     const bool is_selected = i < count;
     if (last || is_selected) {
       values[i] = is_selected ? call.value(row, chunk_row, begin + places[i]) : -1;
@@ -127,26 +129,27 @@ __device__ void write_selected(
 }
 
 /// What a slice's threads share: its list of vectors, and k places behind.
-template <int kUnits>
+template <class Shape>
 struct SliceMemory {
-  SelectorMemory selector;
-  uint16_t list[Selector::kThreads * Slice<kUnits>::kBests];
+  Selector<Shape::kThreads> selector;
+  uint16_t list[Shape::kThreads * Shape::kBests];
 };
 
 /// Block x takes the row, block y the slice; no row has more than `most` places.
-template <int kUnits>
-__global__ void __launch_bounds__(Selector::kThreads, kUnits == kSmall ? 3 : 2)
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kCtas)
     keep_best(const __grid_constant__ TopKCall call, int most) {
   extern __shared__ uint4 raw[];
-  auto& shared = *reinterpret_cast<SliceMemory<kUnits>*>(raw);
+  auto& shared = *reinterpret_cast<SliceMemory<Shape>*>(raw);
   auto* places = reinterpret_cast<int32_t*>(&shared + 1);
-  SelectorMemory& selector = shared.selector;
-  const int begin = static_cast<int>(blockIdx.y) * slice_of(kUnits);
+  Selector<Shape::kThreads>& selector = shared.selector;
+  const int begin = static_cast<int>(blockIdx.y) * Shape::kPlaces;
   const int64_t chunk_row = blockIdx.x;
   const int64_t row = call.index.scores.first_row + chunk_row;
-  selector.counts[own_thread()] = {};
+  for (int i = own_thread(); i < Selector<Shape::kThreads>::kBins / 4; i += Shape::kThreads)
+    selector.counts[i] = {};
   wait_for_previous_kernels();
-  Slice<kUnits> slice(call.from, chunk_row, begin, most - begin);
+  Slice<Shape> slice(call.from, chunk_row, begin, most - begin);
   const int count = call.count(row);
   if (count < 0 || (begin > 0 && begin >= count)) return;
   slice.forget_behind(count - begin);
@@ -155,24 +158,25 @@ __global__ void __launch_bounds__(Selector::kThreads, kUnits == kSmall ? 3 : 2)
   const uint32_t top = slice.top(selector);
   const uint32_t floor = slice.floor(selector, top, k);
   const int listed = slice.list(selector, floor, shared.list);
-  const VectorPair first(slice, shared.list, 2 * own_thread(), listed);
-  const bool has_newest = slice.newest >= 0 && slice.newest < slice_of(kUnits);
+  using Listed = ListedVectors<Shape::kListed>;
+  const Listed first(slice, shared.list, Shape::kListed * own_thread(), listed);
+  const bool has_newest = slice.newest >= 0 && slice.newest < Shape::kPlaces;
   Threshold threshold{top, 0};  // the newest alone is above
   if (k > (has_newest ? 1 : 0)) {
     const uint32_t wanted = k - (has_newest ? 1 : 0);
     threshold = find_threshold(selector, top, floor, wanted, [&](const auto& visit) {
-      const auto visit_all = [&](const VectorPair& pair) {
-        for (const uint4& keys : pair.keys)
+      const auto visit_all = [&](const Listed& own) {
+        for (const uint4& keys : own.keys)
           visit_keys(keys, [&](int, uint32_t key) { visit(key); });
       };
       visit_all(first);
-      for (int base = kStep; base < listed; base += kStep)
-        visit_all(VectorPair(slice, shared.list, base + 2 * own_thread(), listed));
+      for (int base = Shape::kStep; base < listed; base += Shape::kStep)
+        visit_all(Listed(slice, shared.list, base + Shape::kListed * own_thread(), listed));
     });
   }
   const uint32_t found =
       find_places(selector, slice, shared.list, listed, first, threshold, places);
-  write_selected(call, row, begin, count <= slice_of(kUnits), slice, places, found);
+  write_selected(call, row, begin, count <= Shape::kPlaces, slice, places, found);
 }
 
 /// The best key of every block of a row; zeros up to a whole vector.
@@ -214,10 +218,10 @@ KeptPlaces kept_places(Arena& scratch, int64_t rows, int64_t stride) {
   return {scratch.take<uint16_t>(rows * stride), scratch.take<int32_t>(rows * stride), stride};
 }
 
-template <int kUnits>
+template <class Shape>
 void launch_round(Exec& exec, const TopKCall& call, int64_t slices, int64_t places) {
-  auto* kernel = &keep_best<kUnits>;
-  constexpr int kShared = sizeof(SliceMemory<kUnits>);
+  auto* kernel = &keep_best<Shape>;
+  constexpr int kShared = sizeof(SliceMemory<Shape>);
   constexpr int kPlaceBytes = sizeof(int32_t);
   static const int allowed = allow_shared_memory(kernel, kShared + kMaxTopK * kPlaceBytes);
   static_cast<void>(allowed);
@@ -228,7 +232,7 @@ void launch_round(Exec& exec, const TopKCall& call, int64_t slices, int64_t plac
       "index_select: top-k",
       kernel,
       grid,
-      Selector::kThreads,
+      Shape::kThreads,
       kShared + call.k * kPlaceBytes,
       exec.stream,
       call,
@@ -242,17 +246,23 @@ void keep_best_of_all(Exec& exec, TopKCall call, int64_t places) {
   const Arena::Scope scope(exec.scratch);
   call.width = (call.k + kVectorKeys - 1) / kVectorKeys * kVectorKeys;
   for (call.round = 0;; ++call.round) {
-    const int units = places <= slice_of(kSmall)    ? kSmall
-                      : places <= slice_of(kMedium) ? kMedium
-                                                    : kLarge;
-    const int64_t slice = slice_of(units);
+    const bool small = places <= SmallSlice::kPlaces;
+    const int64_t slice = small                            ? SmallSlice::kPlaces
+                          : places <= MediumSlice::kPlaces ? MediumSlice::kPlaces
+                                                           : LargeSlice::kPlaces;
     const int64_t slices = std::max<int64_t>(1, (places + slice - 1) / slice);
     call.slices[call.round] = static_cast<int>(slice);
     if (slices > 1)
       call.kept = kept_places(exec.scratch, call.index.scores.rows, slices * call.width);
-    if (units == kSmall) launch_round<kSmall>(exec, call, slices, places);
-    if (units == kMedium) launch_round<kMedium>(exec, call, slices, places);
-    if (units == kLarge) launch_round<kLarge>(exec, call, slices, places);
+    if (small && call.index.scores.rows >= kManyRows * num_sms()) {
+      launch_round<NarrowSlice>(exec, call, slices, places);
+    } else if (small) {
+      launch_round<SmallSlice>(exec, call, slices, places);
+    } else if (slice == MediumSlice::kPlaces) {
+      launch_round<MediumSlice>(exec, call, slices, places);
+    } else {
+      launch_round<LargeSlice>(exec, call, slices, places);
+    }
     if (slices == 1) return;
     places = slices * call.width;
     call.from = {.keys = call.kept.keys, .stride = call.kept.stride};
