@@ -1,10 +1,10 @@
 // Sparse attention of many rows, up to 64 heads of 512 channels: a block of four warpgroups takes
 // one row after another, and of each row one block of 64 keys after another.
 //
-// One warpgroup unpacks records in the tile where they lie; it serves as K and as V. One
-// brings the queries and computes logits and the softmax; two multiply P, which travels through
-// shared memory, with a half of the output channels each, and start the copies of a tile's next
-// records when they are done with it. The last also resolves the next row's list.
+// One warpgroup brings records in registers and unpacks them into a tile, which serves as K and as
+// V. One brings the queries and computes logits and the softmax; two multiply P, which travels
+// through shared memory, with a half of the output channels each. The last also resolves the next
+// row's list.
 #pragma once
 
 #include "ops/cuda/attention_rows_tiles.cuh"
@@ -86,14 +86,11 @@ __device__ inline void mix(
 ) {
   const int head = thread / 32 * 16 + thread % 32 / 4;
   RingPlace<kStages> place;
-  uint32_t turn = 0;  // blocks mixed
   uint32_t number = 0;
   if constexpr (kHalf == 1) lists.find(static_cast<int>(blockIdx.x), 0, thread);
-  Fetcher fetcher(call, shared, lists, kHalf, thread);
-  fetcher.fill(0);
   for (int row = static_cast<int>(blockIdx.x); row < call.rows; row += gridDim.x, ++number) {
+    const int next = row + static_cast<int>(gridDim.x);
     if constexpr (kHalf == 1) {
-      const int next = row + static_cast<int>(gridDim.x);
       if (next < call.rows) {
         lists.find(next, number + 1, thread);
         const int later = next + static_cast<int>(gridDim.x);
@@ -102,26 +99,20 @@ __device__ inline void mix(
         let_next_kernel_start();
       }
     }
-    fetcher.fill(number + 1);
     Values values;
     int blocks = 1;
     for (int block = 0; block < blocks; ++block) {
-      const uint32_t slot = turn % 2;
-      barrier_wait(&shared.weights_full[slot], turn / 2 % 2);
+      const int slot = place.slot;
+      barrier_wait(&shared.weights_full[slot], place.parity);
       if (block == 0) blocks = blocks_of(lists.slots(number));
       if constexpr (kHalf == 1) {
         const int later = row + 2 * static_cast<int>(gridDim.x);
         if (block == 2 && later < call.rows) warm_sequence(call, later, thread);
       }
-      barrier_wait(&shared.full[place.slot][kHalf], place.parity);
       if (block > 0) values.decay(shared.decay[slot][head], shared.decay[slot][head + 8]);
-      values.begin(shared.weights[slot], shared.keys[place.slot] + kHalf * kHalfBytes, block == 0);
+      values.begin(shared.weights[slot], shared.keys[slot] + kHalf * kHalfBytes, block == 0);
       values.finish();
-      barrier_arrive(&shared.weights_empty[slot]);
-      named_barrier(kMixersDone + kHalf, 128);
-      fetcher.free_stage();
-      fetcher.fill(number + 1);
-      ++turn;
+      barrier_arrive(&shared.empty[slot][kHalf]);
       place.advance();
     }
     const float* inverse = shared.inverse[number % kRowsAhead];

@@ -27,10 +27,9 @@ struct Shared {
   float decay[2][kTileRows];
   float inverse[kRowsAhead][kTileRows];  // of the denominators of rows
   int warp_slots[kRowsAhead][4];         // slots up to the last used one that a warp saw, of rows
-  uint64_t raw[kStages];                 // the records are there
   uint64_t full[kStages][2];             // halves of a stage, by channels
+  uint64_t empty[kStages][2];            // they and P have been multiplied
   uint64_t weights_full[2];
-  uint64_t weights_empty[2];
   uint64_t inverse_full[kRowsAhead];
   uint64_t list_full[2];
 };
@@ -49,13 +48,13 @@ __device__ inline int blocks_of(int slots) {
 
 __device__ inline void initialise(Shared& shared) {
   for (int stage = 0; stage < kStages; ++stage) {
-    barrier_init(&shared.raw[stage], kMixers);
     for (uint64_t& barrier : shared.full[stage])
       barrier_init(&barrier, kProducerWarps);
+    for (uint64_t& barrier : shared.empty[stage])
+      barrier_init(&barrier, kMixers / 2);
   }
   for (int slot = 0; slot < 2; ++slot) {
     barrier_init(&shared.weights_full[slot], 128);
-    barrier_init(&shared.weights_empty[slot], kMixers);
     barrier_init(&shared.list_full[slot], 128);
   }
   for (uint64_t& barrier : shared.inverse_full)
@@ -69,9 +68,8 @@ __device__ inline void warp_arrive(uint64_t* barrier) {
   if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
 }
 
-/// Named barriers: all warps of the weighers are here; all of a half's mixers have read a tile.
+/// Named barrier: all warps of the weighers are here.
 inline constexpr int kWeighersMeet = 1;
-inline constexpr int kMixersDone = 2;
 
 /// The lists of two rows: the one under way and the next.
 class RowLists {
@@ -106,7 +104,6 @@ class RowLists {
         if (slot >= slots_) break;  // the whole warp
         const PackedKey key = keys[i].packed();
         keys_[number % 2 * slots_ + slot] = key;
-        prefetch_record(key);
         const uint32_t used = __ballot_sync(0xffffffffu, key != 0);
         if (thread % 32 == 0) halves[slot / 32] = used;
         if (used != 0) last = slot / 32 * 32 + 32 - __clz(static_cast<int>(used));

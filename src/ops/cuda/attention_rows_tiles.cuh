@@ -1,5 +1,5 @@
-// From records to tiles in attention_rows.cuh: who starts the copies, and who unpacks them. A
-// record is copied as it is into the tile that it will fill.
+// From records to tiles in attention_rows.cuh: records come into registers a round ahead of their
+// turn and leave them as rows of a tile, so that a tile is taken only while it is filled and used.
 #pragma once
 
 #include "ops/cuda/attention_rows_shared.cuh"
@@ -7,89 +7,39 @@
 namespace di::ops::cuda::rows {
 
 inline constexpr int kGroupBytes = 8 * 128;  // rows of eight keys in a column block
-inline constexpr int kFp4Bytes = kTileDim / 2 + kTileDim / 16;
-inline constexpr int kFp8Bytes = kTileDim + kTileDim / 32;
 
-/// Where the record of key number `key` of eight lies from their rows on: in the column block of
-/// that number, sixteen bytes further for each, so that the same bytes of all of them lie in
-/// different banks.
-__device__ inline int raw_offset(int key) {
-  return key * (kColumnBytes + 16);
+/// What an unused slot reads as: a record of zeros.
+__device__ constexpr uint4 kNoRecord[(kTileDim + kTileDim / 32) / 16] = {};
+
+// Volatile, so that loads stay where they are started: a round before their use.
+__device__ inline uint4 load_codes(const uint8_t* from) {
+  uint4 x;
+  asm volatile("ld.global.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "l"(from));
+  return x;
+}
+__device__ inline uint32_t load_scales(const uint8_t* from) {
+  uint32_t x;
+  asm volatile("ld.global.u16 %0, [%1];" : "=r"(x) : "l"(from));
+  return x;
 }
 
-/// Starts the copies of records into tiles, by one warp of each mixing warpgroup: each brings those
-/// that lie in its own half of the columns, so that it waits for nobody but itself.
-class Fetcher {
- public:
-  __device__ Fetcher(
-      const AttentionCall& call, Shared& shared, const RowLists& lists, int half, int thread
-  )
-      : rows_(call.rows),
-        shared_(shared),
-        lists_(lists),
-        key_(thread / 16 * 8 + half * 4 + thread / 4 % 4),
-        part_(thread % 4),
-        to_(thread / 16 * kGroupBytes + raw_offset(key_ % 8)),
-        row_(static_cast<int>(blockIdx.x)) {}
-
-  /// One more stage is free.
-  __device__ void free_stage() { ++free_; }
-
-  /// Fills free stages, as far as the lists of rows up to `known` reach. All threads keep count;
-  /// `copies` says whether this warp does the work.
-  __device__ void fill(uint32_t known) {
-    while (free_ > 0 && row_ < rows_ && number_ <= known) {
-      if (block_ == 0) {
-        barrier_wait(&shared_.list_full[number_ % 2], number_ / 2 % 2);
-        blocks_ = blocks_of(lists_.slots(number_));
-      }
-      copy(*lists_.keys(number_, block_ * kBlockKeys + key_));
-      --free_;
-      stage_ ^= 1;
-      if (++block_ == blocks_) {
-        block_ = 0;
-        row_ += static_cast<int>(gridDim.x);
-        ++number_;
-      }
-    }
-  }
-
- private:
-  __device__ void copy(PackedKey key) const {
-    const uint32_t to = shared_address(shared_.keys[stage_]) + to_ + part_ * 16;
-    const uint8_t* record = record_of(key) + part_ * 16;
-    if (is_fp8(key)) {
-      copy_record<kFp8Bytes>(to, record);
-    } else if (key != 0) {
-      copy_record<kFp4Bytes>(to, record);
-    }
-    barrier_arrive_after_copies(&shared_.raw[stage_]);
-  }
-  template <int kBytes>
-  __device__ void copy_record(uint32_t to, const uint8_t* record) const {
-#pragma unroll
-    for (int i = 0; i < kBytes / 64; ++i)
-      copy_async<16>(to + i * 64, record + i * 64, true);
-    if (part_ < kBytes % 64 / 16)
-      copy_async<16>(to + kBytes / 64 * 64, record + kBytes / 64 * 64, true);
-  }
-
-  int rows_;
-  Shared& shared_;
-  const RowLists& lists_;
-  int key_;
-  int part_;
-  int to_;
-  int free_ = kStages;
-  int stage_ = 0;
-  int row_;  // of the next block to bring
-  uint32_t number_ = 0;
-  int block_ = 0;
-  int blocks_ = 0;
+/// What a warp loads before it unpacks: of sixteen keys, two groups of eight, all channels, or one
+/// half of them where any key is FP8, since a lane has no registers for more.
+struct Round {
+  const uint8_t* records[2];  // of the lane's key in each group
+  bool fp8[2];                // its format
+  bool halves;                // any is FP8, so there is a round for each half
+  int half;                   // which it is
 };
 
-/// The producing warpgroup. Each warp unpacks sixteen keys of every block, eight by eight, where
-/// they lie: it alone reads what it overwrites.
+/// The producing warpgroup. Each warp unpacks sixteen keys of every block; a lane takes every
+/// fourth piece of one key of each group. As soon as two pieces have left its registers, the loads
+/// of those of the next round come there.
+///
+/// There is no fence between the stores and the tensor cores' reads, for it would wait for the
+/// loads under way: the weighers have it, behind the barrier.
 class Producer {
  public:
   __device__ Producer(const AttentionCall& call, Shared& shared, const RowLists& lists, int thread)
@@ -97,145 +47,145 @@ class Producer {
         shared_(shared),
         lists_(lists),
         warp_(thread / 32),
-        lane_(thread % 32),
-        key_(lane_ % 8),
-        quarter_(lane_ / 8) {}
+        key_(thread % 8),
+        piece_(thread % 32 / 8),
+        row_(static_cast<int>(blockIdx.x)) {}
 
-  __device__ void run() const {
+  __device__ void run() {
     RingPlace<kStages> place;
-    uint32_t number = 0;
-    for (int row = static_cast<int>(blockIdx.x); row < rows_; row += gridDim.x, ++number) {
-      barrier_wait(&shared_.list_full[number % 2], number / 2 % 2);
-      const PackedKey* keys = lists_.keys(number, warp_ * 16 + lane_ % 16);
-      const int blocks = blocks_of(lists_.slots(number));
-      for (int block = 0; block < blocks; ++block, keys += kBlockKeys) {
-        const PackedKey key = *keys;
-        const uint32_t fp8 = __ballot_sync(0xffffffffu, is_fp8(key)) & 0xffffu;
-        const uint32_t unused = __ballot_sync(0xffffffffu, key == 0) << 16;
-        unsigned char* rows = shared_.keys[place.slot] + warp_ * kGroupBytes * 2;
-        barrier_wait(&shared_.raw[place.slot], place.parity);
-        if ((fp8 | unused) == 0) {
-          unpack_fp4(rows, &shared_.full[place.slot][0]);
-        } else {
-          unpack_any(rows, fp8 | unused);
-          fence_async_proxy();
+    enter_row();
+    Round now = round_of_block();
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+#pragma unroll
+      for (int group = 0; group < 2; ++group)
+        load(now, part, group);
+    }
+    for (bool more = true; more;) {
+      Round next = now;
+      more = find_next(next);  // else this round's loads are done again, in vain
+      unsigned char* tile = shared_.keys[place.slot] + warp_ * 2 * kGroupBytes;
+      barrier_wait(&shared_.empty[place.slot][now.half], place.parity ^ 1);
+#pragma unroll
+      for (int part = 0; part < 2; ++part) {
+        if (part == 1 && !now.halves) {
           warp_arrive(&shared_.full[place.slot][0]);
+          barrier_wait(&shared_.empty[place.slot][1], place.parity ^ 1);
         }
-        fence_async_proxy();
+#pragma unroll
+        for (int group = 0; group < 2; ++group) {
+          unpack(now, part, group, tile + group * kGroupBytes);
+          load(next, part, group);
+        }
+      }
+      if (now.halves && now.half == 0) {
+        warp_arrive(&shared_.full[place.slot][0]);
+      } else {
         warp_arrive(&shared_.full[place.slot][1]);
         place.advance();
       }
+      now = next;
     }
   }
 
  private:
-  /// What a lane unpacks of a record: 64 channels of each half with their four scales.
-  struct RawFp4 {
-    uint4 codes[2][2];
-    uint32_t scales[2];
-  };
-  __device__ RawFp4 read_fp4(const unsigned char* rows) const {
-    const unsigned char* record = rows + raw_offset(key_);
-    RawFp4 raw;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const unsigned char* codes = record + half * 128 + quarter_ * 32;
-      raw.codes[half][0] = *reinterpret_cast<const uint4*>(codes);
-      raw.codes[half][1] = *reinterpret_cast<const uint4*>(codes + 16);
-      raw.scales[half] =
-          *reinterpret_cast<const uint32_t*>(record + kTileDim / 2 + half * 16 + quarter_ * 4);
-    }
-    return raw;
-  }
-  __device__ void store_fp4(const RawFp4& raw, int half, unsigned char* rows) const {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      uint4 chunks[4];
-      unpack_piece_fp4(raw.codes[half][i], raw.scales[half] >> (16 * i), chunks);
-      store_piece(rows + (half * 4 + quarter_) * kColumnBytes, key_, i, chunks);
-    }
+  __device__ void enter_row() {
+    barrier_wait(&shared_.list_full[number_ % 2], number_ / 2 % 2);
+    blocks_ = blocks_of(lists_.slots(number_));
+    block_ = 0;
   }
 
-  /// Unpacks sixteen keys of FP4. `left` hears of the left half.
-  __device__ void unpack_fp4(unsigned char* rows, uint64_t* left) const {
-    const RawFp4 first = read_fp4(rows);
-    const RawFp4 second = read_fp4(rows + kGroupBytes);
-    __syncwarp();
-    store_fp4(first, 0, rows);
-    store_fp4(second, 0, rows + kGroupBytes);
-    fence_async_proxy();
-    warp_arrive(left);
-    store_fp4(first, 1, rows);
-    store_fp4(second, 1, rows + kGroupBytes);
+  /// Turns a round into the one behind it. False: there is none.
+  __device__ bool find_next(Round& round) {
+    if (round.halves && round.half == 0) {
+      round.half = 1;
+      return true;
+    }
+    if (++block_ == blocks_) {
+      row_ += static_cast<int>(gridDim.x);
+      if (row_ >= rows_) return false;
+      ++number_;
+      enter_row();
+    }
+    round = round_of_block();
+    return true;
   }
 
-  /// Unpacks sixteen keys of any kind. `kinds`: bit k says that key k is FP8, bit k + 16 that it is
-  /// unused.
-  __device__ void unpack_any(unsigned char* rows, uint32_t kinds) const {
-#pragma unroll 1
-    for (int group = 0; group < 2; ++group, rows += kGroupBytes) {
-      const bool fp8 = (kinds >> (group * 8 + key_) & 1) != 0;
-      const bool unused = (kinds >> (group * 8 + key_ + 16) & 1) != 0;
-      const unsigned char* record = rows + raw_offset(key_);
-      uint4 codes[2][4];
-      uint32_t scales[2] = {0, 0};
+  __device__ Round round_of_block() const {
+    Round round;
 #pragma unroll
-      for (auto& half : codes) {
-#pragma unroll
-        for (uint4& x : half)
-          x = make_uint4(0, 0, 0, 0);
-      }
-      if (fp8) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            codes[half][i] =
-                *reinterpret_cast<const uint4*>(record + half * 256 + quarter_ * 64 + i * 16);
-          }
-          scales[half] =
-              *reinterpret_cast<const uint16_t*>(record + kTileDim + half * 8 + quarter_ * 2);
-        }
-      } else if (!unused) {
-        const RawFp4 raw = read_fp4(rows);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          codes[half][0] = raw.codes[half][0];
-          codes[half][1] = raw.codes[half][1];
-          scales[half] = raw.scales[half];
-        }
-      }
-      __syncwarp();
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (fp8) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            uint4 chunks[4];
-            unpack_piece_fp8(
-                codes[half][2 * i], codes[half][2 * i + 1], scales[half] >> (8 * i) & 0xff, chunks
-            );
-            store_piece(rows + (half * 4 + quarter_) * kColumnBytes, key_, i, chunks);
-          }
-        } else {
-          store_fp4(
-              {{{codes[0][0], codes[0][1]}, {codes[1][0], codes[1][1]}}, {scales[0], scales[1]}},
-              half,
-              rows
-          );
-        }
-      }
-      __syncwarp();
+    for (int group = 0; group < 2; ++group) {
+      const PackedKey key =
+          *lists_.keys(number_, block_ * kBlockKeys + warp_ * 16 + group * 8 + key_);
+      round.fp8[group] = is_fp8(key);
+      round.records[group] =
+          key == 0 ? reinterpret_cast<const uint8_t*>(kNoRecord) : record_of(key);
     }
+    round.halves = __any_sync(0xffffffffu, round.fp8[0] || round.fp8[1]);
+    round.half = 0;
+    return round;
+  }
+
+  /// Starts the loads of two pieces of FP4, or one where the round is a half.
+  __device__ void load(const Round& round, int part, int group) {
+    const uint8_t* record = round.records[group];
+    const uint8_t* codes;
+    const uint8_t* scales;
+    int next_codes = 0;
+    int next_scales = 0;
+    if (!round.halves) {
+      codes = record + part * 128 + piece_ * 16;
+      scales = record + kTileDim / 2 + part * 16 + piece_ * 2;
+      next_codes = 64;
+      next_scales = 8;
+    } else {
+      const bool fp8 = round.fp8[group];
+      const int piece = round.half * 8 + part * 4 + piece_;
+      codes = record + piece * (fp8 ? 32 : 16);
+      scales = record + (fp8 ? kTileDim + piece / 2 * 2 : kTileDim / 2 + piece * 2);
+      next_codes = fp8 ? 16 : 0;
+    }
+    codes_[group][part * 2] = load_codes(codes);
+    codes_[group][part * 2 + 1] = load_codes(codes + next_codes);
+    scales_[group][part * 2] = load_scales(scales);
+    scales_[group][part * 2 + 1] = load_scales(scales + next_scales);
+  }
+
+  /// Unpacks what load() has brought.
+  __device__ void unpack(const Round& round, int part, int group, unsigned char* rows) const {
+    const uint4* codes = codes_[group] + part * 2;
+    const uint32_t* scales = scales_[group] + part * 2;
+    unsigned char* column = rows + piece_ / 2 * kColumnBytes;
+    uint4 chunks[4];
+    if (!round.halves) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        unpack_piece_fp4(codes[i], scales[i], chunks);
+        store_piece(column + (part * 2 + i) * 2 * kColumnBytes, key_, piece_ % 2, chunks);
+      }
+      return;
+    }
+    if (round.fp8[group]) {
+      const uint32_t scale = scales[0] >> (piece_ % 2 * 8) & 0xff;
+      unpack_piece_fp8(codes[0], codes[1], scale, chunks);
+    } else {
+      unpack_piece_fp4(codes[0], scales[0], chunks);
+    }
+    store_piece(column + (round.half * 4 + part * 2) * kColumnBytes, key_, piece_ % 2, chunks);
   }
 
   int rows_;
   Shared& shared_;
   const RowLists& lists_;
   int warp_;
-  int lane_;
-  int key_;      // of eight, whose
-  int quarter_;  // the lane unpacks
+  int key_;    // of eight
+  int piece_;  // the first of the lane's
+  int row_;    // of the block to load next
+  uint32_t number_ = 0;
+  int block_ = 0;
+  int blocks_ = 0;
+  uint4 codes_[2][4];
+  uint32_t scales_[2][4];
 };
 
 }  // namespace di::ops::cuda::rows

@@ -117,7 +117,6 @@ __device__ inline void weigh(
   const Queries<4> queries(shared.q, warp, lane);
   const int64_t row_size = static_cast<int64_t>(call.heads) * kTileDim;
   RingPlace<kStages> place;
-  uint32_t turn = 0;  // blocks weighed
   uint32_t number = 0;
   queries.begin(call.q + blockIdx.x * row_size, call.heads);
   for (int row = static_cast<int>(blockIdx.x); row < call.rows; row += gridDim.x, ++number) {
@@ -134,8 +133,10 @@ __device__ inline void weigh(
       float left[32];
       float s[32];
       barrier_wait(&shared.full[place.slot][0], place.parity);
+      fence_async_proxy();
       begin_chain(q, keys, 0, left);
       barrier_wait(&shared.full[place.slot][1], place.parity);
+      fence_async_proxy();
       begin_chain(q, keys, 1, s);
       wgmma_wait<0>();
       hold_registers(left);
@@ -143,7 +144,6 @@ __device__ inline void weigh(
 #pragma unroll
       for (int i = 0; i < 32; ++i)
         s[i] = left[i] + s[i];
-      place.advance();
       if (block + 1 == blocks && next < call.rows) {
         named_barrier(kWeighersMeet, 128);
         queries.begin(call.q + next * row_size, call.heads);
@@ -156,15 +156,16 @@ __device__ inline void weigh(
       }
       uint32_t p[4][4];
       running.take(s, factor, p);
-      const uint32_t slot = turn % 2;
-      barrier_wait(&shared.weights_empty[slot], turn / 2 % 2 ^ 1);
+      const int slot = place.slot;
+      barrier_wait(&shared.empty[slot][0], place.parity ^ 1);
+      barrier_wait(&shared.empty[slot][1], place.parity ^ 1);
       store_weights(shared.weights[slot], p, warp, lane);
       if (lane % 4 == 0) {
         shared.decay[slot][head] = running.decay[0];
         shared.decay[slot][head + 8] = running.decay[1];
       }
       barrier_arrive(&shared.weights_full[slot]);
-      ++turn;
+      place.advance();
       running.add_sums();
     }
     float* inverse = shared.inverse[number % kRowsAhead];

@@ -66,21 +66,6 @@ __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-/// Asks the second-level cache for a record.
-__device__ inline void prefetch_record(PackedKey key) {
-  const uint64_t record = key & ~PackedKey{1};
-#pragma unroll
-  for (int byte = 0; byte < kTileDim + kTileDim / 32; byte += 128) {
-    const bool wanted = key != 0 && (is_fp8(key) || byte < kTileDim / 2 + kTileDim / 16);
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %1, 0;\n@p prefetch.global.L2 [%0];\n}\n" ::"l"(
-            record + byte
-        ),
-        "r"(static_cast<int>(wanted))
-    );
-  }
-}
-
 /// Where in a row of 128 bytes the raw codes of a cell lie: chunk number `part` (FP4: 2, FP8: 4) of
 /// the cell that lanes of group `group` = lane / 8 unpack. Four neighbouring cells of FP4, or two
 /// of FP8, fill all banks.
