@@ -105,8 +105,8 @@ class Run {
   int64_t num_begun_ = 0;  // of these, with a first token
   double seconds_ = 0;     // while all had theirs
   double cpu_seconds_ = 0;
-  int64_t tokens_ = 0;     // that came meanwhile
-  int64_t keys_ = 0;       // that the rows saw which drew the tokens
+  int64_t tokens_ = 0;  // that came meanwhile
+  int64_t keys_ = 0;    // that the rows saw which drew the tokens
   std::map<std::string, int64_t> prompt_tokens_;
 };
 

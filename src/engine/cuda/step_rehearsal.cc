@@ -116,24 +116,29 @@ void StepRehearsal::draft(int64_t sequences) {
   run_draft(model_, placed, anchors, cache_, ops_, exec_, {.replay = limits_.replay});
 }
 
-int64_t StepRehearsal::graph_bytes(const std::function<void()>& enqueue) {
+int64_t StepRehearsal::graph_bytes(int64_t count, const std::function<void()>& enqueue) {
   constexpr int64_t kSamples = 4;
   std::vector<ops::cuda::Graph> graphs;
-  const int64_t before = ops_.memory().available();
-  for (int64_t i = 0; i < kSamples; ++i) {
-    graphs.push_back(ops::cuda::Graph::record(exec_.stream, enqueue));
-    graphs.back().upload(exec_.stream);
-  }
-  ops_.memory().wait(exec_.stream);
-  return ceil_div(std::max<int64_t>(0, before - ops_.memory().available()), kSamples);
+  const auto bytes_of = [&](int64_t samples) {
+    const int64_t before = ops_.memory().available();
+    for (int64_t i = 0; i < samples; ++i) {
+      graphs.push_back(ops::cuda::Graph::record(exec_.stream, enqueue));
+      graphs.back().upload(exec_.stream);
+    }
+    ops_.memory().wait(exec_.stream);
+    return std::max<int64_t>(0, before - ops_.memory().available());
+  };
+  // The first one brings what the driver keeps for all.
+  const int64_t first = bytes_of(1);
+  return first + (count - 1) * ceil_div(bytes_of(kSamples), kSamples);
 }
 
 int64_t StepRehearsal::all_graph_bytes() {
-  int64_t bytes = max_recordings(limits_.num_slots, limits_.num_drafts) *
-                  graph_bytes([&] { decode(limits_.max_seqs, 1); });
+  int64_t bytes = graph_bytes(max_recordings(limits_.num_slots, limits_.num_drafts), [&] {
+    decode(limits_.max_seqs, 1);
+  });
   if (limits_.num_drafts > 0) {
-    bytes +=
-        max_draft_recordings(limits_.num_slots) * graph_bytes([&] { draft(limits_.max_seqs); });
+    bytes += graph_bytes(max_draft_recordings(limits_.num_slots), [&] { draft(limits_.max_seqs); });
   }
   return bytes;
 }

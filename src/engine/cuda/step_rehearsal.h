@@ -41,8 +41,8 @@ class StepRehearsal {
   void decode(int64_t sequences, int64_t most_rows);
   /// A pass that drafts, as it is recorded.
   void draft(int64_t sequences);
-  /// Device memory of one recording of what `enqueue` does.
-  int64_t graph_bytes(const std::function<void()>& enqueue);
+  /// Device memory of `count` recordings of what `enqueue` does.
+  int64_t graph_bytes(int64_t count, const std::function<void()>& enqueue);
   /// Of all recordings that are kept.
   int64_t all_graph_bytes();
 

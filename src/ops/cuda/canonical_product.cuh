@@ -1,6 +1,6 @@
 // A tile of a matrix product in the arithmetic of the reference: every output is one chain over
 // ascending columns, so its bits depend on its row alone, whatever the tile. Columns pass through
-// shared memory 32 at a time, decoded to double once for all threads that need them.
+// shared memory, decoded to double once for all threads that need them.
 #pragma once
 
 #include "ops/cuda/canonical_weights.h"
@@ -9,7 +9,7 @@
 namespace di::ops::cuda::canonical {
 
 inline constexpr int kThreads = 256;
-inline constexpr int kColumns = static_cast<int>(kScaleGroup);  // of a step
+inline constexpr int kGroup = static_cast<int>(kScaleGroup);
 
 /// A matrix as the checkpoint has it.
 struct Matrix {
@@ -20,7 +20,7 @@ struct Matrix {
   int cols;
 
   /// Columns with a scale of their own.
-  __device__ int groups() const { return (cols + kColumns - 1) / kColumns; }
+  __device__ int groups() const { return (cols + kGroup - 1) / kGroup; }
 
   /// Without its scale.
   __device__ float code(int64_t row, int col) const {
@@ -68,7 +68,7 @@ struct PlainProduct {
   __device__ float value(int64_t row, int col) const { return to_float(x[row * stride + col]); }
   __device__ float scale(int64_t, int) const { return 1; }
   __device__ static float weight(const Matrix& w, int64_t row, int col) {
-    return w.code(row, col) * w.scale(row, col / kColumns);
+    return w.code(row, col) * w.scale(row, col / kGroup);
   }
 };
 
@@ -104,9 +104,11 @@ inline Q8Product q8_product(const uint8_t* codes, const uint8_t* scales, int64_t
 }
 
 /// How a tile is shared among threads: kRowThreads × kOutputThreads of them, each with kRowsEach ×
-/// kOutputsEach sums.
-template <int kRowThreads_, int kRowsEach_, int kOutputsEach_>
+/// kOutputsEach sums, over kGroups groups of columns at a time.
+template <int kRowThreads_, int kRowsEach_, int kOutputsEach_, int kGroups_>
 struct TileShape {
+  static constexpr int kGroups = kGroups_;
+  static constexpr int kColumns = kGroups * kGroup;
   static constexpr int kRowThreads = kRowThreads_;
   static constexpr int kRowsEach = kRowsEach_;
   static constexpr int kOutputsEach = kOutputsEach_;
@@ -114,24 +116,25 @@ struct TileShape {
   static constexpr int kRows = kRowThreads * kRowsEach;
   static constexpr int kOutputs = kOutputThreads * kOutputsEach;
 };
-using FewRows = TileShape<4, 2, 1>;    ///< 8 rows × 64 outputs: for decode steps
-using ManyRows = TileShape<16, 4, 4>;  ///< 64 rows × 64 outputs: a value is read for four sums
+using FewRows = TileShape<4, 2, 1, 2>;    ///< 8 rows × 64 outputs: for decode steps
+using ManyRows = TileShape<16, 4, 4, 1>;  ///< 64 rows × 64 outputs: a value is read for four sums
 
 /// A tile's operands as doubles, column by column. One more place a column spreads the threads that
 /// write one row over the banks.
 template <class Shape>
 struct TileMemory {
-  double x[kColumns][Shape::kRows + 1];
-  double w[kColumns][Shape::kOutputs + 1];
+  double x[Shape::kColumns][Shape::kRows + 1];
+  double w[Shape::kColumns][Shape::kOutputs + 1];
 };
 
-/// What a thread decodes of one step, and keeps in registers until shared memory is free.
-template <int kLength>
+/// What a thread decodes of one step, kColumns columns of kLength rows, and keeps in registers
+/// until shared memory is free.
+template <int kColumns, int kLength>
 struct Fetched {
   static constexpr int kEach = kLength * kColumns / kThreads;
   float value[kEach];
 
-  /// value_of(i, column) of the tile's rows i; a warp takes the columns of one row.
+  /// value_of(i, column) of the tile's rows i; a warp takes neighbouring columns of one row.
   template <class Value>
   __device__ void fetch(const Value& value_of) {
 #pragma unroll
@@ -168,8 +171,8 @@ __device__ void multiply_tile(
   const auto output = [&](int j) { return first + output_thread + j * Shape::kOutputThreads; };
   const auto row = [&](int i) { return row_thread + i * Shape::kRowThreads; };
 
-  Fetched<Shape::kRows> x;
-  Fetched<Shape::kOutputs> weights;
+  Fetched<Shape::kColumns, Shape::kRows> x;
+  Fetched<Shape::kColumns, Shape::kOutputs> weights;
   const auto fetch = [&](int begin) {
     x.fetch([&](int i, int k) {
       return i < count && begin + k < w.cols ? product.value(row_of(i), begin + k) : 0.0f;
@@ -182,42 +185,50 @@ __device__ void multiply_tile(
 
   typename Product::Sum sums[Shape::kRowsEach][Shape::kOutputsEach];
   fetch(0);
-  for (int begin = 0; begin < w.cols; begin += kColumns) {
+  for (int begin = 0; begin < w.cols; begin += Shape::kColumns) {
     __syncthreads();
     x.store(memory.x);
     weights.store(memory.w);
     __syncthreads();
-    if (begin + kColumns < w.cols) fetch(begin + kColumns);
-    float x_scale[Shape::kRowsEach];
-    float w_scale[Shape::kOutputsEach];
+    float x_scale[Shape::kGroups][Shape::kRowsEach];
+    float w_scale[Shape::kGroups][Shape::kOutputsEach];
 #pragma unroll
-    for (int i = 0; i < Shape::kRowsEach; ++i)
-      x_scale[i] = row(i) < count ? product.scale(row_of(row(i)), begin / kColumns) : 1.0f;
-#pragma unroll
-    for (int j = 0; j < Shape::kOutputsEach; ++j)
-      w_scale[j] = output(j) < last ? w.scale(output(j), begin / kColumns) : 1.0f;
-#pragma unroll 4
-    for (int k = 0; k < kColumns; ++k) {
-      double x_k[Shape::kRowsEach];
-      double w_k[Shape::kOutputsEach];
+    for (int g = 0; g < Shape::kGroups; ++g) {
+      const int group = begin / kGroup + g;
+      const bool is_one = group < w.groups();
 #pragma unroll
       for (int i = 0; i < Shape::kRowsEach; ++i)
-        x_k[i] = memory.x[k][row(i)];
+        x_scale[g][i] = is_one && row(i) < count ? product.scale(row_of(row(i)), group) : 1.0f;
 #pragma unroll
       for (int j = 0; j < Shape::kOutputsEach; ++j)
-        w_k[j] = memory.w[k][output(j) - first];
+        w_scale[g][j] = is_one && output(j) < last ? w.scale(output(j), group) : 1.0f;
+    }
+    if (begin + Shape::kColumns < w.cols) fetch(begin + Shape::kColumns);
+#pragma unroll
+    for (int g = 0; g < Shape::kGroups; ++g) {
+#pragma unroll 4
+      for (int k = g * kGroup; k < (g + 1) * kGroup; ++k) {
+        double x_k[Shape::kRowsEach];
+        double w_k[Shape::kOutputsEach];
+#pragma unroll
+        for (int i = 0; i < Shape::kRowsEach; ++i)
+          x_k[i] = memory.x[k][row(i)];
+#pragma unroll
+        for (int j = 0; j < Shape::kOutputsEach; ++j)
+          w_k[j] = memory.w[k][output(j) - first];
+#pragma unroll
+        for (int i = 0; i < Shape::kRowsEach; ++i) {
+#pragma unroll
+          for (int j = 0; j < Shape::kOutputsEach; ++j)
+            sums[i][j].add(x_k[i], w_k[j]);
+        }
+      }
 #pragma unroll
       for (int i = 0; i < Shape::kRowsEach; ++i) {
 #pragma unroll
         for (int j = 0; j < Shape::kOutputsEach; ++j)
-          sums[i][j].add(x_k[i], w_k[j]);
+          sums[i][j].end_group(x_scale[g][i], w_scale[g][j]);
       }
-    }
-#pragma unroll
-    for (int i = 0; i < Shape::kRowsEach; ++i) {
-#pragma unroll
-      for (int j = 0; j < Shape::kOutputsEach; ++j)
-        sums[i][j].end_group(x_scale[i], w_scale[j]);
     }
   }
 #pragma unroll
