@@ -32,13 +32,14 @@ inline std::vector<Backend> backends() {
   return all;
 }
 
-/// backends(), and cuda where there is a device: what every backend must do by itself, without the
-/// bits of ref.
+/// backends(), and cuda in both arithmetics where there is a device: what every backend must do by
+/// itself, without the bits of ref.
 inline std::vector<Backend> backends_and_devices() {
   std::vector<Backend> all = backends();
 #if DI_HAS_CUDA
   try {
     all.push_back({"cuda", &ops::cuda_ops()});
+    all.push_back({"cuda_canonical", &ops::canonical_cuda_ops()});
   } catch (const Error&) {  // no device
   }
 #endif
