@@ -26,6 +26,7 @@ namespace {
 
 struct BenchOptions {
   std::string backend = "cpu";
+  std::string cuda_arithmetic = "fast";
   std::string isa = "auto";
   int threads = 0;
   std::string only;
@@ -66,7 +67,8 @@ void bench_device_layer(const BenchOptions& options) {
       .shape = options.shape,
       .layers = options.layers,
       .context = options.context,
-      .by_op = options.by_op};
+      .by_op = options.by_op,
+      .canonical = options.cuda_arithmetic == "canonical"};
   if (!options.sequences.empty() || !options.rows.empty()) {
     request.sequences = options.sequences;
     request.chunks = options.rows;
@@ -164,6 +166,9 @@ void add_layer(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
       "layer", "Layers of the real width with synthetic weights (about 7.5 GB each)"
   );
   add_backend(*command, *options);
+  command->add_option("--cuda-arithmetic", options->cuda_arithmetic, "Sums of the cuda backend")
+      ->check(CLI::IsMember({"fast", "canonical"}))
+      ->capture_default_str();
   add_machine_options(*command, *options);
   command->add_option("--layers", options->layers, "How many; cuda only, the cpu has 2")
       ->check(CLI::Range(1, 16))

@@ -37,6 +37,7 @@ struct LayerOptions {
   std::vector<int64_t> sequences = {1, 64};  ///< of one row each
   std::vector<int64_t> chunks = {4096};      ///< rows of a lone sequence
   bool by_op = false;                        ///< a line for each op too
+  bool canonical = false;                    ///< the arithmetic of the processor
 };
 
 /// Layers of the real width with synthetic weights, recorded as a graph and played: microseconds a

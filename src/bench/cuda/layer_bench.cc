@@ -45,7 +45,7 @@ class Sequences {
 
   /// Fills the first sequence's window and a block, and gives all others the same window. Places
   /// tokens and tables in the scratch of `exec`, where they stay.
-  void warm_up(const model::Model& model, ops::Exec& exec) {
+  void warm_up(const model::Model& model, const ops::OpTable& ops, ops::Exec& exec) {
     tokens_ = ops::place(exec, ids_).data;
     for (const std::vector<int32_t>& table : tables_)
       placed_tables_.push_back(ops::place(exec, table).data);
@@ -53,7 +53,7 @@ class Sequences {
     model::Step step;
     step.sequences.push_back(rows_of(0, 0, kWarmRows));
     step.sequences[0].block_table = ops::place(exec, states_[0].block_table()).data;
-    forward(model, step, cache_, ops::cuda_ops(), exec);
+    forward(model, step, cache_, ops, exec);
     for (const cache::SequenceState& state : states_) {
       if (state.slot() == states_[0].slot()) continue;
       cache_.copy_slot(
@@ -116,22 +116,21 @@ class LayerBench {
   LayerBench(const LayerOptions& options, const Emit& emit)
       : options_(options),
         emit_(emit),
+        ops_(options.canonical ? ops::canonical_cuda_ops() : ops::cuda_ops()),
         pool_(0),
-        exec_(pool_, ops::cuda_ops().memory()),
+        exec_(pool_, ops_.memory()),
         read_rate_(ops::cuda::measured_read_rate(exec_->stream)),
-        synthetic_(
-            synthetic_model(options.shape, ops::cuda_ops(), pool_, {.num_layers = options.layers})
-        ) {}
+        synthetic_(synthetic_model(options.shape, ops_, pool_, {.num_layers = options.layers})) {}
 
   /// `count` sequences of `rows` new rows each.
   void run(int64_t count, int64_t rows) {
     const Arena::Scope scope(exec_->scratch);
     Sequences sequences(synthetic_, count, rows, options_.context);
-    sequences.warm_up(synthetic_.model, *exec_);
+    sequences.warm_up(synthetic_.model, ops_, *exec_);
     const model::Step step = sequences.step();
     const model::PlacedStep placed(synthetic_.model, step, {}, *exec_);
     ExpertUnion experts;
-    pass(placed, sequences.cache(), {.observer = &experts});
+    pass(placed, sequences.cache(), ops_, {.observer = &experts});
     report(count, rows, played(placed, sequences.cache()), experts.distinct());
     if (options_.by_op) report_ops(count, rows, placed, sequences.cache());
   }
@@ -140,8 +139,8 @@ class LayerBench {
   void pass(
       const model::PlacedStep& placed,
       cache::KvCache& cache,
-      const model::ForwardOptions& options = {},
-      const ops::OpTable& table = ops::cuda_ops()
+      const ops::OpTable& table,
+      const model::ForwardOptions& options = {}
   ) {
     run_placed(synthetic_.model, placed, cache, table, *exec_, options);
   }
@@ -149,7 +148,7 @@ class LayerBench {
   /// Seconds of a recorded pass, the median of nine.
   double played(const model::PlacedStep& placed, cache::KvCache& cache) {
     const double microseconds =
-        ops::cuda::measure(exec_->stream, 2, [&](int) { pass(placed, cache); });
+        ops::cuda::measure(exec_->stream, 2, [&](int) { pass(placed, cache, ops_); });
     return microseconds * 1e-6;
   }
 
@@ -171,6 +170,7 @@ class LayerBench {
     emit_(Json::Object{
         {"name", "layer"},
         {"backend", "cuda"},
+        {"isa", ops_.isa},
         {"shape", fmt::format("{}, context {}", options_.shape, options_.context)},
         {"layers", config.num_hidden_layers},
         {"sequences", count},
@@ -188,14 +188,15 @@ class LayerBench {
   ) {
     const auto layers = static_cast<double>(synthetic_.model.config.num_hidden_layers);
     ops::cuda::occupy(exec_->stream, 0.03);  // the launches run ahead meanwhile
-    ops::cuda::OpEvents watch(ops::cuda_ops(), exec_->stream);
+    ops::cuda::OpEvents watch(ops_, exec_->stream);
     exec_->observer = &watch;
-    pass(placed, cache, {}, watch.table());
+    pass(placed, cache, watch.table());
     exec_->observer = nullptr;
     for (const auto& [op, seconds] : times_of(watch)) {
       emit_(Json::Object{
           {"name", "layer/" + op},
           {"backend", "cuda"},
+          {"isa", ops_.isa},
           {"sequences", count},
           {"rows", count * rows},
           {"us", seconds * 1e6 / layers}});
@@ -204,6 +205,7 @@ class LayerBench {
 
   const LayerOptions& options_;
   const Emit& emit_;
+  const ops::OpTable& ops_;
   ThreadPool pool_;
   ops::OwnedExec exec_;
   double read_rate_;

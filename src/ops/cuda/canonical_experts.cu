@@ -38,7 +38,7 @@ struct ExpertMatrices {
 /// target[p] / slots, or of row p without `target`.
 template <class Shape>
 __global__ void __launch_bounds__(kThreads) multiply_lists(
-    Q8Product product,
+    Q8View x,
     ExpertMatrices matrices,
     bf16* parts,
     const TokenTile* tiles,
@@ -51,19 +51,26 @@ __global__ void __launch_bounds__(kThreads) multiply_lists(
   const TokenTile tile = tiles[blockIdx.y];
   const Matrix w = matrices.of(tile.expert);
   const int first = static_cast<int>(blockIdx.x) * Shape::kOutputs;
-  multiply_tile<Shape>(
-      product,
-      w,
-      first,
-      min(first + Shape::kOutputs, w.rows),
-      tile.count,
-      memory,
-      [&](int i) {
-        const int position = tile.begin + i;
-        return int64_t{target == nullptr ? position : target[position] / slots};
-      },
-      [&](int i, int n, float sum) { parts[int64_t{tile.begin + i} * w.rows + n] = to_bf16(sum); }
-  );
+  const auto multiply = [&](const auto& product) {
+    multiply_tile<Shape>(
+        product,
+        w,
+        first,
+        min(first + Shape::kOutputs, w.rows),
+        tile.count,
+        memory,
+        [&](int i) {
+          const int position = tile.begin + i;
+          return int64_t{target == nullptr ? position : target[position] / slots};
+        },
+        [&](int i, int n, float sum) { parts[int64_t{tile.begin + i} * w.rows + n] = to_bf16(sum); }
+    );
+  };
+  if (w.format == WeightFormat::kFp4) {
+    multiply(Q8Product<WeightFormat::kFp4>{x.codes.data, x.scales.data, w.cols});
+  } else {
+    multiply(Q8Product<WeightFormat::kFp8>{x.codes.data, x.scales.data, w.cols});
+  }
 }
 
 /// The experts of a layer with one form of tiles, over chunks of rows.
@@ -99,8 +106,9 @@ class Layer {
     const auto codes = exec_.scratch.array<uint8_t>(positions, inner_);
     const auto scales = exec_.scratch.array<uint8_t>(positions, inner_ / kScaleGroup);
     const auto parts = exec_.scratch.array<bf16>(positions, hidden_);
-    const Q8Product x =
-        q8_product(op_.x.codes.row(first), op_.x.scales.row(first), op_.x.codes.dim(1));
+    const Q8View x{
+        View<const uint8_t, 2>(op_.x.codes.row(first), count, hidden_),
+        View<const uint8_t, 2>(op_.x.scales.row(first), count, hidden_ / kScaleGroup)};
     multiply(x, gate_, gate.data, lists, lists.target);
     multiply(x, up_, up.data, lists, lists.target);
     // The shared expert's weight is 1, which changes nothing.
@@ -113,7 +121,7 @@ class Layer {
          .limit = op_.swiglu_limit}
     );
     quantize_fp8(exec_, {.codes = codes, .scales = scales, .x = gate});
-    multiply(q8_product(codes.data, scales.data, inner_), down_, parts.data, lists, nullptr);
+    multiply({codes, scales}, down_, parts.data, lists, nullptr);
     combine_experts(
         exec_,
         View<bf16, 2>(op_.y.row(first), count, hidden_),
@@ -136,7 +144,7 @@ class Layer {
   }
 
   void multiply(
-      const Q8Product& product,
+      const Q8View& x,
       const ExpertMatrices& w,
       bf16* parts,
       const ExpertLists& lists,
@@ -146,7 +154,7 @@ class Layer {
         blocks_of(w.shared.rows, Shape::kOutputs), static_cast<unsigned>(lists.max_tiles)
     );
     multiply_lists<Shape><<<grid, kThreads, 0, exec_.stream>>>(
-        product, w, parts, lists.tiles, lists.num_tiles, target, static_cast<int>(k_ + 1)
+        x, w, parts, lists.tiles, lists.num_tiles, target, static_cast<int>(k_ + 1)
     );
     check_launch("experts");
   }

@@ -78,7 +78,7 @@ void run(
     const Weight& w,
     const Results& results,
     int64_t rows,
-    int64_t groups
+    int64_t groups = 1
 ) {
   if (rows == 0 || w.rows == 0) return;
   if (rows >= kManyRows) {
@@ -88,8 +88,7 @@ void run(
   }
 }
 
-void check_format(const char* op, const Weight& w, bool is_supported) {
-  if (is_supported) return;
+[[noreturn]] void refuse(const char* op, const Weight& w) {
   throw Error(
       ErrorCode::kUnsupported,
       std::string(op) + " in canonical arithmetic: no kernel for this format of a matrix of " +
@@ -97,21 +96,38 @@ void check_format(const char* op, const Weight& w, bool is_supported) {
   );
 }
 
+template <WeightFormat kFormat>
+void run_q8(Exec& exec, const LinearQ8& op) {
+  const Q8Product<kFormat> product{
+      .codes = op.x.codes.data, .scales = op.x.scales.data, .stride = op.w.cols};
+  run(exec, product, op.w, {.y = op.y.data, .y_f32 = nullptr, .factor = 1}, op.y.dim(0));
+}
+
+template <WeightFormat kFormat>
+void run_plain(Exec& exec, const Linear& op) {
+  const PlainProduct<kFormat> product{.x = op.x.data, .stride = op.w.cols};
+  const Results results{.y = op.y.data, .y_f32 = op.y_f32.data, .factor = op.y_factor};
+  run(exec, product, op.w, results, op.x.dim(0), op.groups);
+}
+
 }  // namespace
 
 void linear_q8(Exec& exec, const LinearQ8& op) {
-  const WeightFormat format = op.w.format;
-  check_format("linear_q8", op.w, format == WeightFormat::kFp8 || format == WeightFormat::kFp4);
   need_multiple("linear_q8: columns", op.w.cols, kScaleGroup);
-  const Q8Product product = q8_product(op.x.codes.data, op.x.scales.data, op.w.cols);
-  run(exec, product, op.w, {.y = op.y.data, .y_f32 = nullptr, .factor = 1}, op.y.dim(0), 1);
+  switch (op.w.format) {
+    case WeightFormat::kFp4: return run_q8<WeightFormat::kFp4>(exec, op);
+    case WeightFormat::kFp8: return run_q8<WeightFormat::kFp8>(exec, op);
+    default: refuse("linear_q8", op.w);
+  }
 }
 
 void linear(Exec& exec, const Linear& op) {
-  check_format("linear", op.w, op.w.format != WeightFormat::kFp4);
-  const PlainProduct product{.x = op.x.data, .stride = op.w.cols};
-  const Results results{.y = op.y.data, .y_f32 = op.y_f32.data, .factor = op.y_factor};
-  run(exec, product, op.w, results, op.x.dim(0), op.groups);
+  switch (op.w.format) {
+    case WeightFormat::kFp8: run_plain<WeightFormat::kFp8>(exec, op); break;
+    case WeightFormat::kBf16: run_plain<WeightFormat::kBf16>(exec, op); break;
+    case WeightFormat::kF32: run_plain<WeightFormat::kF32>(exec, op); break;
+    default: refuse("linear", op.w);
+  }
   if (!op.codes.empty()) quantize_fp8(exec, {.codes = op.codes, .scales = op.scales, .x = op.y});
 }
 
