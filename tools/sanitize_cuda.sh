@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 families='
 linears   ops_cuda_test      CudaPacking*:CudaLinear*NanOf*:CudaLinear*Factor*                           CudaLinear*:CudaPacking*
 experts   ops_cuda_test      CudaExpertLists*:CudaExperts*Slots*:CudaExperts*WithoutNumbers*             CudaExpert*
-attention ops_cuda_test      *AttentionOnCuda*/3:*AttentionOnCuda*/7:*Attention*Empty*:WindowKeys*:Kv*    *AttentionOnCuda*:WindowKeys*:Kv*-*/0:*/1
+attention ops_cuda_test      AttentionOnCudaTest.GivesTheSame*:*SeesTheBlock*/7:WindowKeys*:Kv*        *AttentionOnCuda*:WindowKeys*:Kv*-*/0:*/1
 indexer   ops_cuda_test      IndexKeys*:*IndexOnCuda*/4:*IndexOnCuda*/7:IndexSelect*First*               IndexKeys*:*IndexOnCuda*:IndexSelect*-*Long*:*AnyNumber
 sites     ops_cuda_test      *MhcSite*/6                                                                 *MhcSite*-*/1:*/2:*/4
 rows      ops_cuda_test      Shapes/RowsOn*:RowMoves*:DraftRows*:Rope*:Engram*:CudaRoute*:CudaSwiGlu*:Compressor*    Shapes/RowsOn*:RowMoves*:DraftRows*:Rope*:Engram*:CudaRoute*:CudaSwiGlu*:Compressor*

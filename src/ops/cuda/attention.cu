@@ -90,6 +90,7 @@ bool is_few(const AttentionCall& call) {
 
 template <int kCluster>
 void launch_split(Exec& exec, const AttentionCall& call, cudaStream_t stream) {
+  static_assert(sizeof(split::Shared<kCluster>) + 1024 <= kMaxSharedBytes);
   static const int allowed = allow_shared_memory(
       split::attention<kCluster>, static_cast<int>(sizeof(split::Shared<kCluster>)) + 1024
   );

@@ -179,9 +179,11 @@ __device__ inline void mix(
     keys.finish(round);
     if (round == 0 && thread / 32 == kMixers / 32 - 1) publish_last(shared, rank, thread % 32);
     if (round > 0) run(round - 1, blocks - (round - 1) * kRoundBlocks);
+    cluster_arrive_relaxed();  // behind the last use of the place of P
     if (round > 0) named_barrier(kMixersMeet, kMixers);
     cells.begin();
     cells.finish();
+    cluster_wait();
     barrier_wait(&shared.maxima_full[round], 0);
     blocks = shared.blocks();
     top = find_decays(shared, round, top, factor, thread);
@@ -196,7 +198,7 @@ __device__ inline void mix(
       run(round, blocks - round * kRoundBlocks);
     }
   }
-  named_barrier(kInverseFull, kTileRows + kMixers);
+  barrier_wait(&shared.inverse_full, 0);
   mixer.store(call, row, rank * Shared<kCluster>::kOwnDim + half * mixer.kDim);
 }
 
@@ -225,7 +227,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int thread = static_cast<int>(threadIdx.x) % 128;
   if (threadIdx.x == 0) initialise(shared);
   __syncwarp();
-  cluster_arrive();
+  cluster_arrive_relaxed();
   if (threadIdx.x == 0) warm_row(call, row);
   __syncwarp();
   wait_for_previous_kernels();

@@ -59,7 +59,8 @@ class Keys {
       );
       fence_async_proxy();
       __syncwarp();
-      if (lane_ == 0) barrier_arrive(&shared_.keys_full[round][half_of(i)]);
+      // By the lane that noted the unit.
+      if (lane_ == i * 8) barrier_arrive(&shared_.keys_full[round][half_of(i)]);
     }
   }
 

@@ -47,8 +47,8 @@ struct Shared {
   static constexpr int kOwnColumns = kOwnDim / kColumnBlock;
   static constexpr int kKeysBytes = kColumns * kColumnBytes;
   static constexpr int kWeightsBytes = static_cast<int>(sizeof(Weights<kCluster>));
-  /// P takes the place of the keys when there is but one round: who has heard all maxima knows that
-  /// nobody reads keys any more.
+  /// P takes the place of the keys when there is but one round. Who writes there waits for the
+  /// cluster.
   static constexpr int kWeightsPlace = kRounds == 1 ? 0 : kKeysBytes;
   static constexpr int kPlaces =
       kKeysBytes + (kRounds == 1 ? static_cast<int>(sizeof(Given)) : kWeightsBytes);
@@ -68,6 +68,7 @@ struct Shared {
   uint64_t weights_full[kRounds][kCluster];
   uint64_t sums_full[kRounds];
   uint64_t weights_read[kRounds];
+  uint64_t inverse_full;
 
   __device__ unsigned char* keys(int column) { return places + column * kColumnBytes; }
   /// Overwritten when weights arrive.
@@ -89,10 +90,9 @@ struct Shared {
   }
 };
 
-/// Named barriers: the weighers; the mixers; the denominators are there.
+/// Named barriers: the weighers; the mixers.
 inline constexpr int kWeighersMeet = 1;
 inline constexpr int kMixersMeet = 2;
-inline constexpr int kInverseFull = 3;
 
 /// Makes this thread's writes to device memory visible to copies.
 __device__ inline void fence_async_proxy_everywhere() {
@@ -111,6 +111,7 @@ __device__ inline void initialise(Shared<kCluster>& shared) {
     barrier_init(&shared.sums_full[round], 1);
     barrier_init(&shared.weights_read[round], kMixers + kTileRows);
   }
+  barrier_init(&shared.inverse_full, kTileRows);
   barrier_init_fence();
   for (int round = 0; round < Shared<kCluster>::kRounds; ++round) {
     barrier_expect(

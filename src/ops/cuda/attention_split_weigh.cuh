@@ -149,7 +149,9 @@ __device__ inline void weigh(
     own_chain(shared.keys(kHalf * 4), queries, later, chain);
     Logits logits;
     add_chains<kHalf>(shared.given(), chain, thread, logits);
+    cluster_arrive_relaxed();  // behind the last use of the place of P
     publish_maxima(shared, round, rank, head, lane, logits);
+    cluster_wait();  // all blocks are done with that place
     barrier_wait(&shared.maxima_full[round], 0);
     const float2 tops = own_tops(shared, round, rank, head);
     WarpWeights& weights = scratch[round * kCluster + rank][kHalf][warp];
@@ -179,7 +181,7 @@ __device__ inline void weigh(
   }
   if (kHalf == 0 && thread < kTileRows) {
     shared.inverse[thread] = denominator.inverse(call, shared.slots(), factor, thread);
-    named_barrier_arrive(kInverseFull, kTileRows + kMixers);
+    barrier_arrive(&shared.inverse_full);
   }
 }
 

@@ -154,6 +154,37 @@ TEST_P(AttentionOnCuda, KeepsANanInItsRow) {
   }
 }
 
+/// What the first rows of a random call give as a call of their own.
+std::vector<bf16> some_rows(Machine& machine, RandomAttention& random, int64_t count) {
+  const DeviceAttention device(random);
+  sparse_attention(machine.device(), rows_of(device.op(), 0, count));
+  std::vector<bf16> o = device.output();
+  o.resize(static_cast<std::size_t>(count * random.op().q.stride()));
+  return o;
+}
+
+bool is_prefix(const std::vector<bf16>& few, const std::vector<bf16>& many) {
+  return std::equal(few.begin(), few.end(), many.begin());
+}
+
+// These two are small enough for racecheck.
+TEST(AttentionOnCudaTest, GivesTheSameBitsFromEveryKernel) {
+  DI_NEEDS_GPU();
+  Machine machine;
+  RandomAttention random(100, {4, 512, 32, 48, 1, KvFormat::kFp4}, 24);
+  const std::vector<bf16> many = some_rows(machine, random, 32);
+  EXPECT_TRUE(is_prefix(some_rows(machine, random, 16), many));
+  EXPECT_TRUE(is_prefix(some_rows(machine, random, 1), many));
+}
+
+TEST(AttentionOnCudaTest, GivesTheSameBitsInOneRoundAndInTwo) {
+  DI_NEEDS_GPU();
+  Machine machine;
+  RandomAttention random(100, {4, 512, 128, 512, 1, KvFormat::kFp4}, 24);
+  const std::vector<bf16> in_two = some_rows(machine, random, 16);
+  EXPECT_TRUE(is_prefix(some_rows(machine, random, 2), in_two));
+}
+
 TEST(AttentionOnCudaTest, GivesZerosForAnEmptyList) {
   DI_NEEDS_GPU();
   Machine machine;

@@ -9,11 +9,6 @@ namespace di::ops::cuda {
 
 inline constexpr int kUnitThreads = kMaxUnits * 32;
 
-/// cluster_arrive() that orders no memory but what a fence before it does.
-__device__ inline void cluster_arrive_relaxed() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-
 /// Stores `value` at `place` of CTA `to` of the cluster and counts it there at `barrier`; both are
 /// given as their twins in this CTA. Data and news are one store, so nobody fences: the cluster's
 /// own barrier would wait until all memory of the device agrees.
