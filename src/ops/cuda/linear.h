@@ -7,11 +7,13 @@
 
 namespace di::ops::cuda {
 
-/// How a matrix' columns are cut into slices. Every kernel sums a slice in one chain of tensor-core
-/// products and adds the slices in ascending order, so the bits depend on the matrix' size alone.
+/// How a matrix' columns are cut into slices, and the slices grouped to parts. Every kernel sums a
+/// slice in one chain of tensor-core products, adds the slices of a part in ascending order, and
+/// then the parts, so the bits depend on the matrix' size alone.
 struct KSlices {
   int chunks = 1;  ///< blocks of 64 columns in a slice, even; the last slice may have fewer
   int count = 1;
+  int part = 1;  ///< slices in a part; the last part may have fewer
 };
 
 /// Of a matrix with so many rows and columns.

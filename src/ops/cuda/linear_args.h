@@ -27,9 +27,10 @@ struct LinearArgs {
   float unscale;  ///< puts back the powers of two of unpacking
   int tokens, rows, cols;
   int chunks;                    ///< of the packed form
-  int slice_chunks;              ///< of one slice
-  int slices;                    ///< that are units of their own; 1 when a unit adds all slices
-  float4* partial;               ///< sums of those slices (partial_place), if there are several
+  int slices, slice_chunks;      ///< KSlices
+  int part_slices;               ///< KSlices
+  int pieces, piece_slices;      ///< units along the columns of a tile, and the slices of one
+  float4* partial;               ///< sums of the pieces (partial_place), if there are several
   int groups, group_rows;        ///< Linear::groups, and the rows of one
   int first_tile, last_row;      ///< this launch's share of the rows, if there is one group
   int group_tiles;               ///< row tiles that a group touches, rounded up to whole CTAs

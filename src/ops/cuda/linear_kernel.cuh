@@ -8,6 +8,7 @@
 // current one is computed.
 #pragma once
 
+#include "ops/cuda/linear_codes.cuh"
 #include "ops/cuda/linear_output.cuh"
 #include "ops/cuda/linear_rows.cuh"
 #include "ops/cuda/linear_work.cuh"
@@ -42,44 +43,14 @@ __device__ void load_weights(const LinearArgs& args, const LinearShared<T>& shar
   }
 }
 
-/// The A fragments of one block: registers [product of 16 columns][4].
-template <WeightFormat kFormat>
-__device__ void load_fragments(uint32_t block, int thread, uint32_t (&a)[4][4]) {
-  const uint32_t pieces = block + 16 * thread;
-  if constexpr (kFormat == WeightFormat::kFp4) {
-    const uint4 q = load_shared_16(pieces);
-    const uint32_t m = load_shared_4(block + 2048 + thread / 4 * 4);
-    const uint32_t upper[2] = {fp4_multiplier_pair(m, 0), fp4_multiplier_pair(m, 2)};
-    const uint32_t lower[2] = {fp4_multiplier_pair(m, 1), fp4_multiplier_pair(m, 3)};
-    unpack_fp4(q.x, upper[0], lower[0], a[0]);
-    unpack_fp4(q.y, upper[0], lower[0], a[1]);
-    unpack_fp4(q.z, upper[1], lower[1], a[2]);
-    unpack_fp4(q.w, upper[1], lower[1], a[3]);
-  } else if constexpr (kFormat == WeightFormat::kFp8) {
-    const uint32_t m = load_shared_4(block + 4096) >> thread / 64 * 16;
-#pragma unroll
-    for (int group = 0; group < 2; ++group) {
-      const uint4 q = load_shared_16(pieces + 2048 * group);
-      unpack_fp8_group(q, m >> 8 * group & 255, a[2 * group], a[2 * group + 1]);
-    }
-  } else {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const uint4 q = load_shared_16(pieces + 2048 * k);
-      a[k][0] = q.x;
-      a[k][1] = q.y;
-      a[k][2] = q.z;
-      a[k][3] = q.w;
-    }
-  }
-}
-
-/// The products of one block of 64 columns with one tile of activations.
-template <int N>
-__device__ void multiply(float (&sum)[N / 2], uint32_t (&a)[4][4], uint64_t tile, bool first) {
+/// The products of kSteps times 16 columns with a tile of activations.
+template <int N, int kSteps>
+__device__ void multiply_batch(
+    float (&sum)[N / 2], uint32_t (&a)[kSteps][4], uint64_t tile, bool first
+) {
   wgmma_fence();
 #pragma unroll
-  for (int k = 0; k < 4; ++k)
+  for (int k = 0; k < kSteps; ++k)
     wgmma_bf16<N>(sum, a[k], tile + 2 * k, k != 0 || !first);
   wgmma_commit();
 }
@@ -109,44 +80,99 @@ struct Consumer {
   __device__ void release_x(int slot) const {
     if (thread % 32 == 0) barrier_arrive(shared.x_empty + 8 * slot);
   }
-  __device__ uint64_t tile(int i) const {
-    const uint32_t offset = (x.slot * T::x_bytes + i * T::tile_bytes) >> 4;
-    return b_descriptor(0, 0) | (tiles + offset);
+  /// From product `step` on of the current slot, whose tiles have four.
+  __device__ uint64_t tile(int step) const {
+    const uint32_t offset = x.slot * T::x_bytes + step / 4 * T::tile_bytes + step % 4 * 32;
+    return b_descriptor(0, 0) | (tiles + (offset >> 4));
   }
 
-  /// sum = the products of `chunks` column blocks, in one chain. Products of the last block run on
-  /// while the next one is unpacked; a slot of activations is given back when they have ended.
-  __device__ void multiply_slice(int chunks, float (&sum)[T::N / 2]) {
-    uint32_t even[4][4];
-    uint32_t odd[4][4];
+  /// sum = the products of column blocks [first, last), in one chain, or where `kAdds` in one chain
+  /// for each slice of `slice_chunks`, which are added in ascending order. Products of one batch
+  /// run on while the next one is unpacked, also beyond the end of a slice; a slot of activations
+  /// is given back when its products have ended.
+  template <bool kAdds>
+  __device__ void multiply(int first, int last, int slice_chunks, float (&sum)[T::N / 2]) {
+    constexpr int kSlotSteps = 4 * T::x_chunks;
+    uint32_t a[2][T::steps][4];
+    float chain[T::N / 2];
+    BlockCodes<T::format> codes;
     int used = 0;
-    for (int chunk = 0; chunk < chunks; chunk += 2) {
+    int slice = first;  // where the current one begins
+    for (int chunk = first; chunk < last; chunk += 2) {
       const uint32_t stage = stages + w.slot * T::stage_bytes;
       barrier_wait(full + 8 * w.slot, w.parity);
-      load_fragments<T::format>(stage, thread, even);
-      barrier_wait(shared.x_full + 8 * x.slot, x.parity);
-      multiply<T::N>(sum, even, tile(0), chunk == 0);
-      wgmma_wait<1>();
-      if (chunk != 0) release_x(used);
-      used = x.slot;
-      load_fragments<T::format>(stage + block_bytes(T::format), thread, odd);
-      if constexpr (T::x_chunks == 1) {
-        x.advance();
-        barrier_wait(shared.x_full + 8 * x.slot, x.parity);
+#pragma unroll
+      for (int step = 0; step < 8; step += T::steps) {
+        uint32_t(&batch)[T::steps][4] = a[step / T::steps % 2];
+        if (step % 4 == 0) codes.read(stage + step / 4 * block_bytes(T::format), thread);
+#pragma unroll
+        for (int k = 0; k < T::steps; ++k)
+          codes.get((step + k) % 4, batch[k]);
+        const bool begins_slot = step % kSlotSteps == 0;
+        if (begins_slot) {
+          if (step != 0) x.advance();
+          barrier_wait(shared.x_full + 8 * x.slot, x.parity);
+        }
+        if (kAdds && step == 0 && chunk == slice + slice_chunks) {
+          add_slice(chain, slice == first, sum);
+          slice = chunk;
+        }
+        multiply_batch<T::N>(chain, batch, tile(step % kSlotSteps), step == 0 && chunk == slice);
+        if (step + T::steps == 8) {
+          if (thread % 32 == 0) barrier_arrive(empty + 8 * w.slot);
+          w.advance();
+        }
+        wgmma_wait<1>();
+        if (begins_slot) {
+          if (chunk != first || step != 0) release_x(used);
+          used = x.slot;
+        }
       }
-      multiply<T::N>(sum, odd, tile(T::x_chunks - 1), false);
-      if (thread % 32 == 0) barrier_arrive(empty + 8 * w.slot);
-      w.advance();
-      wgmma_wait<1>();
-      if constexpr (T::x_chunks == 1) release_x(used);
-      used = x.slot;
       x.advance();
     }
-    wgmma_wait<0>();
-    hold_registers(sum);
+    add_slice(chain, slice == first, sum);
     release_x(used);
   }
+
+ private:
+  /// Waits for a slice's chain and adds it to those before it.
+  static __device__ void add_slice(
+      float (&chain)[T::N / 2], bool is_first, float (&sum)[T::N / 2]
+  ) {
+    wgmma_wait<0>();
+    hold_registers(chain);
+#pragma unroll
+    for (int i = 0; i < T::N / 2; ++i)
+      sum[i] = is_first ? chain[i] : sum[i] + chain[i];
+  }
 };
+
+/// A thread's sums in shared memory, 16 bytes each 2,048 bytes: sum = what lies there + sum.
+template <int N>
+__device__ void add_shared(uint32_t total, float (&sum)[N / 2]) {
+#pragma unroll
+  for (int j = 0; j < N / 8; ++j) {
+    const uint4 q = load_shared_16(total + 2048 * j);
+    sum[4 * j] = __uint_as_float(q.x) + sum[4 * j];
+    sum[4 * j + 1] = __uint_as_float(q.y) + sum[4 * j + 1];
+    sum[4 * j + 2] = __uint_as_float(q.z) + sum[4 * j + 2];
+    sum[4 * j + 3] = __uint_as_float(q.w) + sum[4 * j + 3];
+  }
+}
+/// Leaves a thread's sums there.
+template <int N>
+__device__ void store_shared(uint32_t total, const float (&sum)[N / 2]) {
+#pragma unroll
+  for (int j = 0; j < N / 8; ++j) {
+    const uint4 q = make_uint4(
+        __float_as_uint(sum[4 * j]),
+        __float_as_uint(sum[4 * j + 1]),
+        __float_as_uint(sum[4 * j + 2]),
+        __float_as_uint(sum[4 * j + 3])
+    );
+    store_shared_16(total + 2048 * j, q);
+  }
+}
 
 /// Works off the CTA's units as one of its multiplying warpgroups.
 template <class T>
@@ -170,22 +196,32 @@ __device__ void consume(
     const LinearUnit unit(args, index, T::consumers);
     const int tile = unit_tile(args, unit, consumer);
     float sum[T::N / 2];
-    if constexpr (T::add_slices) {
-      float total[T::N / 2];
-      for (int chunk = unit.first_chunk; chunk < unit.last_chunk; chunk += args.slice_chunks) {
-        way.multiply_slice(min(args.slice_chunks, unit.last_chunk - chunk), sum);
-#pragma unroll
-        for (int i = 0; i < T::N / 2; ++i)
-          total[i] = chunk == unit.first_chunk ? sum[i] : total[i] + sum[i];
+    if constexpr (T::sums == SliceSums::kOne) {
+      way.template multiply<false>(unit.first_chunk, unit.last_chunk, 0, sum);
+    } else if constexpr (T::sums == SliceSums::kParts) {
+      const uint32_t total = shared.y + consumer * T::y_bytes + 16 * thread;
+      const int part_chunks = args.part_slices * args.slice_chunks;
+      for (int chunk = unit.first_chunk;;) {
+        const int end = min(chunk + part_chunks, unit.last_chunk);
+        way.template multiply<true>(chunk, end, args.slice_chunks, sum);
+        if (chunk != unit.first_chunk) add_shared<T::N>(total, sum);
+        if (end == unit.last_chunk) break;
+        if (chunk == unit.first_chunk) {
+          // The last unit's tile lies there until it has left.
+          if (thread == 0) wait_for_stores_to_read();
+          named_barrier(1 + consumer, 128);
+        }
+        store_shared<T::N>(total, sum);
+        chunk = end;
       }
-      if (tile >= 0) write(unit, tile, total);
     } else {
-      way.multiply_slice(unit.last_chunk - unit.first_chunk, sum);
-      if (args.slices > 1) {
-        if (tile >= 0) write_partial<T>(partial_place<T>(args, unit, consumer), thread, sum);
-      } else if (tile >= 0) {
-        write(unit, tile, sum);
-      }
+      way.template multiply<true>(unit.first_chunk, unit.last_chunk, args.slice_chunks, sum);
+    }
+    if (tile < 0) continue;
+    if (args.pieces > 1) {
+      write_partial<T>(partial_place<T>(args, unit, consumer), thread, sum);
+    } else {
+      write(unit, tile, sum);
     }
   }
   if (thread == 0) wait_for_stores();
@@ -205,10 +241,10 @@ __global__ void __launch_bounds__(T::threads, 1) linear_kernel(
   __syncthreads();
   let_next_kernel_start();
   if (warp < 4 * T::consumers) {
-    if constexpr (T::moves_registers) raise_registers<224>();
+    if constexpr (T::moves_registers) raise_registers<232>();
     consume<T>(args, &y_map, shared, warp / 4, thread);
   } else {
-    if constexpr (T::moves_registers) lower_registers<56>();
+    if constexpr (T::moves_registers) lower_registers<40>();
     if (warp == T::weights_warp) {
       if (thread % 32 == 0) load_weights<T>(args, shared);
     } else {

@@ -190,16 +190,6 @@ __device__ inline void multiply_chunk(uint32_t x, const uint32_t (&a)[4][4], flo
     mma_bf16(sum, a[k], b[k / 2][k % 2 * 2], b[k / 2][k % 2 * 2 + 1]);
 }
 
-/// A lane's sums of a strip, its slices added in ascending order.
-__device__ inline float4 sum_of_slices(const float4* partial, int slices, int stride, int lane) {
-  float4 sum = partial[lane];
-  for (int slice = 1; slice < slices; ++slice) {
-    const float4 next = partial[slice * stride + lane];
-    sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
-  }
-  return sum;
-}
-
 /// One CTA of a product. Its shared memory: sums [slice][strip][lane], a line of zeros that stands
 /// for absent tokens, the activations.
 template <WeightFormat kFormat>
@@ -243,10 +233,24 @@ __device__ void run_narrow_cta(const NarrowProduct& product, int cta, float4* me
   }
   if (chunks > 0) memory[32 * warp + lane] = make_float4(sum[0], sum[1], sum[2], sum[3]);
   __syncthreads();
+  // The first warp of a part adds its slices, the first of all the parts.
+  const bool leads = works && slice % args.part_slices == 0;
   const bool finishes = works && slice == 0;
+  const int apart = 32 * product.strips;
   float4* partial = memory + 32 * warp;
   float4 result{};
-  if (finishes) result = sum_of_slices(partial, args.slices, 32 * product.strips, lane);
+  if (leads) {
+    const int slices = min(args.part_slices, args.slices - slice);
+    result = sum_in_order(partial + lane, slices, apart);
+  }
+  if (args.part_slices < args.slices) {
+    if (leads) partial[lane] = result;
+    __syncthreads();
+    if (finishes) {
+      const int parts = (args.slices + args.part_slices - 1) / args.part_slices;
+      result = sum_in_order(partial + lane, parts, args.part_slices * apart);
+    }
+  }
   const RowPair rows(args, group, strip / 4, strip % 4 * 32 + lane);
   const int first_token = 2 * (lane % 4);
   if (args.y_codes != nullptr) {

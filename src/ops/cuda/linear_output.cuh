@@ -178,7 +178,7 @@ __device__ void store_tile(
   }
 }
 
-/// A warpgroup's sums of one slice, to scratch.
+/// A warpgroup's sums of one piece, to scratch.
 template <class T>
 __device__ void write_partial(float4* to, int thread, const float (&sum)[T::N / 2]) {
 #pragma unroll
@@ -187,27 +187,50 @@ __device__ void write_partial(float4* to, int thread, const float (&sum)[T::N / 
   }
 }
 
-/// Adds the slices of a tile in ascending order. Grid: (8 tokens of a token tile, row tiles of all
-/// groups, token tiles), 128 threads.
+/// Element by element.
+__device__ inline float4 add(const float4& a, const float4& b) {
+  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+/// The sum in ascending order of `count` float4 that lie `stride` apart.
+__device__ inline float4 sum_in_order(const float4* from, int count, int stride) {
+  constexpr int kBatch = 5;  // that are fetched together
+  float4 sum{};
+  for (int base = 0; base < count; base += kBatch) {
+    float4 next[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i)
+      if (base + i < count) next[i] = from[(base + i) * stride];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i)
+      if (base + i < count) sum = base + i == 0 ? next[0] : add(sum, next[i]);
+  }
+  return sum;
+}
+
+/// Adds the pieces of a tile: the slices of each part, where pieces are slices, and then the parts.
+/// Grid: (8 tokens of a token tile, row tiles of all groups, token tiles), 128 threads.
 template <class T>
-__global__ void add_slices(const __grid_constant__ LinearArgs args) {
+__global__ void add_pieces(const __grid_constant__ LinearArgs args) {
   let_next_kernel_start();
   wait_for_previous_kernels();
   LinearUnit unit(args, 0, 1);
   unit.group = static_cast<int>(blockIdx.y) / args.group_tiles;
   unit.first_tile = static_cast<int>(blockIdx.y) % args.group_tiles;
   unit.token = static_cast<int>(blockIdx.z);
-  unit.slice = 0;
+  unit.piece = 0;
   const int tile = unit_tile(args, unit, 0);
   const int thread = static_cast<int>(threadIdx.x);
   const int token = unit.token * T::N + 8 * static_cast<int>(blockIdx.x) + 2 * (thread % 4);
   if (tile < 0) return;
   const float4* from = partial_place<T>(args, unit, 0) + 128 * blockIdx.x + thread;
-  float4 sum = from[0];
-#pragma unroll 4
-  for (int slice = 1; slice < args.slices; ++slice) {
-    const float4 next = from[slice * (T::N / 8 * 128)];
-    sum = make_float4(sum.x + next.x, sum.y + next.y, sum.z + next.z, sum.w + next.w);
+  const int part = args.piece_slices == 1 ? args.part_slices : args.pieces;
+  constexpr int kStride = T::N / 8 * 128;
+  float4 sum{};
+  for (int first = 0; first < args.pieces; first += part) {
+    const float4 next =
+        sum_in_order(from + first * kStride, min(part, args.pieces - first), kStride);
+    sum = first == 0 ? next : add(sum, next);
   }
   const RowPair rows(args, unit.group, tile, thread);
   if (args.y_codes != nullptr) {

@@ -255,6 +255,22 @@ TEST_F(CudaLinearTest, BitsDoNotDependOnHowRoundsAreShared) {
   EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * 2), 0);
 }
 
+TEST_F(CudaLinearTest, BitsDoNotDependOnWherePartsMeet) {
+  DI_NEEDS_GPU();
+  // Twenty slices in four parts: units of slices, of parts, and of all, by the number of rows.
+  const int64_t n = 1280, k = 5120;
+  const DeviceWeight packed(plain_weight(random_, WeightFormat::kFp8, n, k));
+  const Q8Rows all = plain_q8(random_, 1400, k);
+  const auto expected = run_q8(packed.weight(), all);
+  for (const int64_t rows : {3, 40, 100, 300, 520, 1040}) {
+    Q8Rows some{rows, k, all.codes, all.scales};
+    some.codes.resize(static_cast<std::size_t>(rows * k));
+    some.scales.resize(static_cast<std::size_t>(rows * k / kScaleGroup));
+    const auto found = run_q8(packed.weight(), some);
+    EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * 2), 0) << rows << " rows";
+  }
+}
+
 TEST_F(CudaLinearTest, BitsOfARowOfGroupsDoNotDependOnTheOthers) {
   DI_NEEDS_GPU();
   const int64_t n = 512, k = 1024, groups = 4;

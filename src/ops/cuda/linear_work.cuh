@@ -9,15 +9,14 @@
 
 namespace di::ops::cuda {
 
-/// One unit of work: a row tile for each of `consumers` warpgroups, N tokens, columns of one slice
-/// or of all.
+/// One unit of work: a row tile for each of `consumers` warpgroups, N tokens, columns of one piece.
 struct LinearUnit {
-  int group, first_tile, token, slice, first_chunk, last_chunk;
+  int group, first_tile, token, piece, first_chunk, last_chunk;
 
   __device__ LinearUnit(const LinearArgs& args, int index, int consumers) {
     const int tile_sets = args.group_tiles / consumers;
-    slice = index % args.slices;
-    index /= args.slices;
+    piece = index % args.pieces;
+    index /= args.pieces;
     const int sets = args.groups * tile_sets;
     const int block = index / (sets * args.token_block);
     index -= block * sets * args.token_block;
@@ -26,18 +25,19 @@ struct LinearUnit {
     const int set = index / in_block;
     group = set / tile_sets;
     first_tile = set % tile_sets * consumers;
-    first_chunk = slice * args.slice_chunks;
-    last_chunk = args.slices > 1 ? min(args.chunks, first_chunk + args.slice_chunks) : args.chunks;
+    const int piece_chunks = args.piece_slices * args.slice_chunks;
+    first_chunk = piece * piece_chunks;
+    last_chunk = min(args.chunks, first_chunk + piece_chunks);
   }
 };
 
-/// Where a slice's sums of a tile lie: N / 8 times 128 float4, [8 tokens][thread], behind those of
-/// the tile's other slices.
+/// Where a piece's sums of a tile lie: N / 8 times 128 float4, [8 tokens][thread], behind those of
+/// the tile's other pieces.
 template <class T>
 __device__ float4* partial_place(const LinearArgs& args, const LinearUnit& unit, int consumer) {
   const int tile = unit.group * args.group_tiles + unit.first_tile + consumer;
   const int64_t tiles = static_cast<int64_t>(args.groups) * args.group_tiles;
-  const int64_t place = (unit.token * tiles + tile) * args.slices + unit.slice;
+  const int64_t place = (unit.token * tiles + tile) * args.pieces + unit.piece;
   return args.partial + place * (T::N / 8 * 128);
 }
 
@@ -77,14 +77,23 @@ struct ChunkCursor {
   }
 };
 
+/// How the slices of a unit are added: it has one only; those of one part in registers; the parts'
+/// sums in shared memory.
+enum class SliceSums { kOne, kPart, kParts };
+
 /// The numbers of one instantiation.
-template <WeightFormat kFormat, int kN, int kConsumerGroups, bool kQ8Rows, bool kAddSlices>
+template <
+    WeightFormat kFormat,
+    int kN,
+    int kConsumerGroups,
+    bool kQ8Rows = false,
+    SliceSums kSums = SliceSums::kOne>
 struct LinearTraits {
   static constexpr WeightFormat format = kFormat;
   static constexpr int N = kN;
   static constexpr int consumers = kConsumerGroups;
   static constexpr bool q8 = kQ8Rows;
-  static constexpr bool add_slices = kAddSlices;
+  static constexpr SliceSums sums = kSums;
   // A warpgroup for activations (one thread of it, when they come by tensor loads) and one warp
   // that asks for weights, which is a warp of its own when the whole group expands codes.
   static constexpr int threads = (consumers + 1) * 128 + (q8 ? 32 : 0);
@@ -93,9 +102,10 @@ struct LinearTraits {
   static constexpr int tile_bytes = N * 128;                   // 64 columns of N tokens
   static constexpr int x_chunks = N <= 64 ? 2 : 1;             // such tiles in a slot
   static constexpr int x_bytes = x_chunks * tile_bytes;
-  static constexpr int x_stages = N <= 32 ? 6 : N == 64 ? 4 : N == 128 ? 6 : N < 256 ? 4 : 3;
-  // Many tokens: the results of a warpgroup are put together before they leave.
-  static constexpr int y_bytes = N >= 128 ? N * kBlockRows * 2 : 0;
+  static constexpr int x_stages = N <= 32 ? 6 : N == 64 ? 4 : N <= 128 ? 6 : N < 256 ? 4 : 3;
+  // Many tokens: the results of a warpgroup are put together before they leave, where the sums of
+  // parts lay.
+  static constexpr int y_bytes = (sums == SliceSums::kParts ? 4 : N >= 96 ? 2 : 0) * N * kBlockRows;
   static constexpr int kSharedBytes = 225 * 1024;
   static constexpr int w_stages_fit =
       (kSharedBytes - x_stages * x_bytes - consumers * y_bytes) / (consumers * stage_bytes);
@@ -103,6 +113,7 @@ struct LinearTraits {
   static_assert(w_stages >= 2);
   // Warpgroups with more tokens take registers from the one that brings activations.
   static constexpr bool moves_registers = consumers == 2;
+  static constexpr int steps = N <= 64 ? 4 : 2;  // products of 16 columns in a batch
   static constexpr int shared_bytes =
       1024 + x_stages * x_bytes + consumers * (y_bytes + w_stages * stage_bytes) + 1024;
   // Threads of the activation warpgroup that share a slot; the rest takes other slots.

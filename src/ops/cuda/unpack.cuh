@@ -122,26 +122,29 @@ __device__ inline void unpack_fp8_group(
   unpack_fp8(q.w, multiplier, second[2], second[3]);
 }
 
-/// Sixteen E4M3 activation codes in the order of memory to sixteen bf16 in the order of memory, all
-/// with one scale. A NaN code makes all sixteen NaN: they belong to one row of one sum.
-__device__ inline void expand_activations(const uint4& codes, uint8_t scale, uint4 (&x)[2]) {
-  const uint32_t q[4] = {codes.x, codes.y, codes.z, codes.w};
-  uint32_t carries = 0;
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    carries |= (q[i] & 0x7f7f7f7fu) + 0x01010101u;
+/// Eight E4M3 activation codes in the order of memory to eight bf16 in the order of memory, all
+/// with one scale. A NaN code makes all eight NaN: they belong to one row of one sum.
+__device__ inline uint4 expand_activations(const uint2& codes, uint8_t scale) {
+  const uint32_t q[2] = {codes.x, codes.y};
+  const uint32_t carries =
+      ((q[0] & 0x7f7f7f7fu) + 0x01010101u) | ((q[1] & 0x7f7f7f7fu) + 0x01010101u);
   const uint32_t multiplier =
       (carries & 0x80808080u) != 0 ? 0x7fc07fc0u : multiplier_pair(activation_multiplier(scale));
-  uint32_t out[8];
+  uint32_t out[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 2; ++i) {
     const uint32_t low = __byte_perm(q[i], 0, 0x1404);  // codes 0 and 1 as the high bytes
     const uint32_t high = __byte_perm(q[i], 0, 0x3424);
     out[2 * i] = multiply_bf16x2((low & 0x80008000u) | (low >> 4 & 0x07f007f0u), multiplier);
     out[2 * i + 1] = multiply_bf16x2((high & 0x80008000u) | (high >> 4 & 0x07f007f0u), multiplier);
   }
-  x[0] = make_uint4(out[0], out[1], out[2], out[3]);
-  x[1] = make_uint4(out[4], out[5], out[6], out[7]);
+  return make_uint4(out[0], out[1], out[2], out[3]);
+}
+
+/// Sixteen of them, to two times eight.
+__device__ inline void expand_activations(const uint4& codes, uint8_t scale, uint4 (&x)[2]) {
+  x[0] = expand_activations(make_uint2(codes.x, codes.y), scale);
+  x[1] = expand_activations(make_uint2(codes.z, codes.w), scale);
 }
 
 }  // namespace di::ops::cuda
