@@ -249,7 +249,7 @@ __device__ void multiply_tile(
     factors.store(memory.w, [&](auto code) { return Product::value(code, x.column()); });
     __syncthreads();
     load(begin + Shape::kColumns);
-    if (Sums::row(0) >= count) continue;  // the whole warp
+    if (Sums::row(0) >= count) continue;  // none of the rows is this thread's
 #pragma unroll
     for (int g = 0; g < Shape::kGroups; ++g) {
       const int group = begin / kGroup + g;
