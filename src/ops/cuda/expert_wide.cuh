@@ -1,6 +1,6 @@
-// The expert kernel for many rows an expert, where the tensor cores are the limit. Operand rows lie
-// in the order of the lists, already expanded to bf16, so that the copy engine brings tiles of them
-// as the tensor cores want them.
+// The expert kernel for more than a few rows an expert, where unpacking and the tensor cores are
+// the limit. Operand rows lie in the order of the lists, already expanded to bf16, so that the copy
+// engine brings tiles of them as the tensor cores want them.
 //
 // Roles of a CTA: one thread hands out work and streams packed weights, one fetches rows, two
 // warpgroups multiply, each 64 rows of fragments by a tile of up to 256 rows, as wide as it must
@@ -28,13 +28,20 @@ struct WideExperts {
   static constexpr int kMaxTokens = kWidth[kWidths - 1];
   static constexpr int kThreads = kConsumers + 64 + kFinishers;
   static constexpr int kItemSlots = 4;
-  static constexpr int kTokenSlotBytes = 256 * 2 * kBlockCols;
+  /// Of a multiprocessor: where tiles are narrow, a second one unpacks as much again.
+  static constexpr int kCtas = kMaxTokens <= 32 ? 2 : 1;
+  static constexpr int kTokenSlotBytes =
+      (kMaxTokens <= 128 ? 2 * kMaxTokens : 256) * 2 * kBlockCols;
   static constexpr int kTokenSlots = 4;
-  static constexpr int kWeightSlots = kMaxTokens <= 128 ? 6 : 4;  ///< as there is room
+  static constexpr int kWeightSlots =  // as there is room
+      kMaxTokens <= 32    ? 8
+      : kMaxTokens <= 64  ? 16
+      : kMaxTokens <= 128 ? 6
+                          : 4;
   static constexpr int kSlotColumns = 128;  ///< that a slot of weights has in FP4
-  // In all no more than the 168 that each thread begins with.
-  static constexpr int kConsumerRegisters = 224;
-  static constexpr int kProducerRegisters = 56;
+  // In all no more than the 168, or 80, that each thread begins with.
+  static constexpr int kConsumerRegisters = kCtas == 2 ? 88 : 224;
+  static constexpr int kProducerRegisters = kCtas == 2 ? 64 : 56;
 
   /// Column chunks of a tile of that width that share a slot of the token ring.
   static __device__ constexpr int chunks_of_slot(int width) { return width <= 128 ? 2 : 1; }
@@ -56,6 +63,8 @@ struct WideExperts {
     }
   }
 };
+using Wide32 = WideExperts<16, 32>;
+using Wide64 = WideExperts<32, 48, 64>;
 using Wide128 = WideExperts<64, 80, 96, 128>;
 using Wide256 = WideExperts<128, 144, 192, 256>;
 
@@ -68,7 +77,7 @@ struct RowMaps {
 /// The shared memory of a CTA.
 template <class Shape>
 struct WideMemory {
-  static constexpr int kCtas = 1;
+  static constexpr int kCtas = Shape::kCtas;
   static constexpr int kItemSlots = Shape::kItemSlots;
   static constexpr int kWeightSlots = Shape::kWeightSlots;
   static constexpr int kSlotColumns = Shape::kSlotColumns;
@@ -102,6 +111,8 @@ struct WideMemory {
     barrier_init_fence();
   }
 };
+static_assert(sizeof(WideMemory<Wide32>) <= 113 * 1024);
+static_assert(sizeof(WideMemory<Wide64>) <= 227 * 1024);
 static_assert(sizeof(WideMemory<Wide128>) <= 227 * 1024);
 static_assert(sizeof(WideMemory<Wide256>) <= 227 * 1024);
 
@@ -171,7 +182,12 @@ template <class Shape>
 class WideConsumer {
  public:
   __device__ WideConsumer(const ExpertArguments& op, WideMemory<Shape>& memory)
-      : op_(op), memory_(memory) {}
+      : op_(op),
+        memory_(memory),
+        slots_(static_cast<uint32_t>(b_descriptor(shared_address(memory.tokens), 0))) {
+    // Kept in a register: found anew for each product, it would hold up the tensor cores.
+    asm volatile("" : "+r"(slots_));
+  }
 
   __device__ __forceinline__ void run() {
     RingPlace<Shape::kItemSlots> items;
@@ -196,7 +212,9 @@ class WideConsumer {
   };
 
   /// Products of 16 columns in a batch, by the registers that are left.
-  static __device__ constexpr int steps(int width) { return width <= 128 ? 4 : 2; }
+  static __device__ constexpr int steps(int width) {
+    return Shape::kCtas == 1 && width <= 128 ? 4 : 2;
+  }
 
   template <int N, bool kFp8>
   __device__ __forceinline__ void work(const WorkItem& item) {
@@ -235,8 +253,9 @@ class WideConsumer {
           if (pair + second != 0) tokens_.advance();
           barrier_wait(&memory_.tokens_full[tokens_.slot], tokens_.parity);
         }
-        const uint32_t tile = shared_address(memory_.tokens[tokens_.slot]) +
-                              second % kChunksOfSlot * N * 2 * kBlockCols;
+        const uint32_t tile = slots_ + (tokens_.slot * Shape::kTokenSlotBytes +
+                                        second % kChunksOfSlot * N * 2 * kBlockCols) /
+                                           16;
         multiply_batch<N>(d, mine, tile, step, pair == 0 && batch == 0);
         wgmma_wait<1>();
         if (begins_slot && pair + second != 0) release_tokens();
@@ -281,20 +300,25 @@ class WideConsumer {
     oldest_ = oldest_ + 1 == Shape::kTokenSlots ? 0 : oldest_ + 1;
   }
 
-  /// Enqueues the products of one batch: columns from 16 · step of the rows at `tile`.
+  /// Enqueues the products of one batch: columns from 16 · step of the rows at `tile`, the lower
+  /// half of their descriptor.
   template <int N, int kSteps>
   static __device__ __forceinline__ void multiply_batch(
       float (&d)[N / 2], uint32_t (&a)[kSteps][4], uint32_t tile, int step, bool first
   ) {
     wgmma_fence();
+    constexpr int kStep = 16 * 2 / 16;  // 16 columns, in pieces of 16 bytes
 #pragma unroll
-    for (int k = 0; k < kSteps; ++k)
-      wgmma_bf16<N>(d, a[k], b_descriptor(tile, step + k), k != 0 || !first);
+    for (int k = 0; k < kSteps; ++k) {
+      const uint64_t rows = b_descriptor(0, 0) >> 32 << 32 | (tile + kStep * (step + k));
+      wgmma_bf16<N>(d, a[k], rows, k != 0 || !first);
+    }
     wgmma_commit();
   }
 
   const ExpertArguments& op_;
   WideMemory<Shape>& memory_;
+  uint32_t slots_;  ///< lower half of the descriptor of the first row slot
   RingPlace<Shape::kWeightSlots> weights_;
   RingPlace<Shape::kTokenSlots> tokens_;
   int oldest_ = 0;  ///< row slot that is not given back yet
@@ -322,7 +346,7 @@ __global__ void __launch_bounds__(256)
 }
 
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kThreads, 1) multiply_wide(
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kCtas) multiply_wide(
     const __grid_constant__ ExpertArguments op, const __grid_constant__ RowMaps<Shape> maps
 ) {
   extern __shared__ __align__(1024) uint8_t bytes[];

@@ -44,7 +44,7 @@ void launch_wide(Exec& exec, const ExpertArguments& arguments, int rows, int64_t
     maps.x[i] = map(x, arguments.hidden);
     maps.u[i] = map(arguments.u_expanded, arguments.inner);
   }
-  const dim3 grid(static_cast<unsigned>(num_sms()));
+  const dim3 grid(static_cast<unsigned>(num_sms() * Shape::kCtas));
   launch_overlapped(
       "experts", multiply_wide<Shape>, grid, Shape::kThreads, kBytes, exec.stream, arguments, maps
   );
@@ -54,20 +54,28 @@ void launch_wide(Exec& exec, const ExpertArguments& arguments, int rows, int64_t
 int max_tokens(ExpertTiles tiles) {
   switch (tiles) {
     case ExpertTiles::kNarrow: return NarrowExperts::kMaxTokens;
+    case ExpertTiles::kWide32: return Wide32::kMaxTokens;
+    case ExpertTiles::kWide64: return Wide64::kMaxTokens;
     case ExpertTiles::kWide128: return Wide128::kMaxTokens;
     case ExpertTiles::kWide256: return Wide256::kMaxTokens;
   }
   return 0;
 }
 
-/// The form for so many rows, by how many an expert has on average.
+/// The form for so many rows, by how many an expert has on average. Few rows in all make too few
+/// units of 256 rows for the multiprocessors to share evenly.
 ExpertTiles tiles_for(int64_t rows, int64_t k, int64_t experts) {
-  constexpr int64_t kNarrowRows = 24;
+  constexpr int64_t kNarrowRows = 6;
+  constexpr int64_t kWide32Rows = 24;
+  constexpr int64_t kWide64Rows = 48;
   constexpr int64_t kWide128Rows = 112;
+  constexpr int64_t kFewPositions = 3000;
   const int64_t mean = rows * k / std::max<int64_t>(1, experts);
-  return mean <= kNarrowRows    ? ExpertTiles::kNarrow
-         : mean <= kWide128Rows ? ExpertTiles::kWide128
-                                : ExpertTiles::kWide256;
+  if (mean <= kNarrowRows) return ExpertTiles::kNarrow;
+  if (mean <= kWide32Rows) return ExpertTiles::kWide32;
+  if (mean <= kWide64Rows) return ExpertTiles::kWide64;
+  const bool few = rows * (k + 1) <= kFewPositions;
+  return mean <= kWide128Rows || few ? ExpertTiles::kWide128 : ExpertTiles::kWide256;
 }
 
 /// Takes all of an op's scratch for `rows` rows of `k` routed experts each.
@@ -124,6 +132,12 @@ void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
   arguments.limit = op.swiglu_limit;
   switch (tiles) {
     case ExpertTiles::kNarrow: launch_narrow(exec, arguments); break;
+    case ExpertTiles::kWide32:
+      launch_wide<Wide32>(exec, arguments, static_cast<int>(rows), positions);
+      break;
+    case ExpertTiles::kWide64:
+      launch_wide<Wide64>(exec, arguments, static_cast<int>(rows), positions);
+      break;
     case ExpertTiles::kWide128:
       launch_wide<Wide128>(exec, arguments, static_cast<int>(rows), positions);
       break;

@@ -16,6 +16,8 @@ void experts(Exec& exec, const Experts& op);
 /// The forms of the kernel: tiles of rows that share an expert's weights.
 enum class ExpertTiles {
   kNarrow,   ///< up to 64 rows, for few rows an expert: memory is the limit
+  kWide32,   ///< up to 32 rows, for some rows an expert: unpacking is the limit
+  kWide64,   ///< up to 64 rows
   kWide128,  ///< up to 128 rows: the tensor cores are the limit
   kWide256,  ///< up to 256 rows
 };

@@ -212,7 +212,11 @@ int64_t differing_rows(const std::vector<bf16>& a, const std::vector<bf16>& b, i
 }
 
 constexpr ExpertTiles kForms[] = {
-    ExpertTiles::kNarrow, ExpertTiles::kWide128, ExpertTiles::kWide256};
+    ExpertTiles::kNarrow,
+    ExpertTiles::kWide32,
+    ExpertTiles::kWide64,
+    ExpertTiles::kWide128,
+    ExpertTiles::kWide256};
 constexpr double kTolerance = 3e-3;  // two roundings to bf16 and one to E4M3 may flip
 
 void expect_parity(const Sizes& sizes, const std::vector<int64_t>& row_counts) {
