@@ -249,6 +249,7 @@ void bench_index(const BenchReport& report) {
            {1, 1, 1024 * kK},
            {1, 6, 128 * kK},
            {64, 1, 64 * kK},
+           {100, 1, 32 * kK},
            {16, 6, 64 * kK},
            {1, 512, 64 * kK},
            {1, 2048, 16 * kK}}) {

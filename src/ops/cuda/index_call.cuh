@@ -57,6 +57,10 @@ __device__ inline uint32_t best_key(const uint4& vector) {
   return max(all & 0xffffu, all >> 16);
 }
 
+/// Scores rows that no two share a sequence, up to `places` places each, on tensor cores; for what
+/// the fast kernel takes, without candidates.
+void score_rows_alone(Exec& exec, const IndexCall& call, int64_t places);
+
 /// What the kernels need of `op` for the rows of `scores`.
 IndexCall index_call(const IndexSelect& op, const IndexScores& scores);
 

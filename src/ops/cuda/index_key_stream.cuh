@@ -205,14 +205,26 @@ __device__ inline bool spread_scales(uint32_t from, uint32_t to, int keys) {
   return wide;
 }
 
+/// A 4 that the compiler does not know: a product with it is done beside the many logical
+/// operations of unpacking, by another unit than the shift that it would make of a known one. The
+/// warp calls it, with 128 bytes of shared memory to itself.
+__device__ inline uint32_t unknown_four(uint32_t scratch) {
+  const uint32_t own = scratch + threadIdx.x % 32 * 4;
+  store_shared_4(own, 4);
+  __syncwarp();
+  const uint32_t four = load_shared_4(own ^ 4);
+  __syncwarp();
+  return four;
+}
+
 /// One warp's part of a half of a tile in registers: keys lane / 4 and lane / 4 + 8 of sixteen.
 struct KeyFragment {
   uint32_t codes[IndexTile::kGroups][4];  // E4M3 of value · 2^-6
   float scales[IndexTile::kGroups][2];
 
   /// Key `first` and the fifteen behind it: their codes lie at `codes_at`, their scales as floats,
-  /// four a key, at `scales_at`.
-  __device__ void load(uint32_t codes_at, uint32_t scales_at, int first) {
+  /// four a key, at `scales_at`; `times` is 4, or unknown_four().
+  __device__ void load(uint32_t codes_at, uint32_t scales_at, int first, uint32_t times = 4) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const uint32_t own = codes_at + first * IndexTile::kCodeBytes + piece_address();
 #pragma unroll
@@ -221,7 +233,7 @@ struct KeyFragment {
       load_matrices(own + half * 8 * IndexTile::kCodeBytes, q);
 #pragma unroll
       for (int group = 0; group < IndexTile::kGroups; ++group) {
-        codes[group][half] = low_codes(q[group]);
+        codes[group][half] = low_codes(q[group], times);
         codes[group][2 + half] = (q[group] & 0x80808080u) | (q[group] >> 2 & 0x1c1c1c1cu);
       }
     }
@@ -237,9 +249,9 @@ struct KeyFragment {
 
  private:
   /// The even codes of a word. A sign, two bits too low, carries through the two ones above it.
-  __device__ static uint32_t low_codes(uint32_t q) {
+  __device__ static uint32_t low_codes(uint32_t q, uint32_t times) {
     uint32_t carried = 0;  // one instruction, which the compiler would take apart
-    asm("mad.lo.u32 %0, %1, 4, 0x60606060;" : "=r"(carried) : "r"(q & 0x0f0f0f0fu));
+    asm("mad.lo.u32 %0, %1, %2, 0x60606060;" : "=r"(carried) : "r"(q & 0x0f0f0f0fu), "r"(times));
     return carried & 0x9f9f9f9fu;
   }
   /// Where the lane finds the piece that it names to load_matrices: group lane / 8 of key lane % 8.

@@ -289,6 +289,7 @@ void score_on_tensor_cores(Exec& exec, const IndexCall& call, int tile_rows, int
                : launch_scores<true, true, 2>(exec, call, 1, places);
   }
   if (tile_rows > 1) return launch_scores<false, false, 1>(exec, call, tile_rows, places);
+  if (call.scores.rows > 1) return score_rows_alone(exec, call, places);
   return few ? launch_scores<false, true, 1>(exec, call, 1, places)
              : launch_scores<false, true, 2>(exec, call, 1, places);
 }

@@ -203,6 +203,24 @@ TEST(IndexSelectOnCudaTest, SelectsInLongContexts) {
   expect_reference(RandomIndex(2, halves, {{50'000, 3}}));
 }
 
+TEST(IndexSelectOnCudaTest, TakesRowsAloneOfUnequalContexts) {
+  DI_NEEDS_GPU();
+  IndexShape halves = kModel;
+  halves.ratio = 2;
+  for (const IndexShape& shape : {kModel, halves}) {
+    expect_reference(RandomIndex(
+        8,
+        shape,
+        {{30'000, 1}, {0, 1}, {5, 1}, {17'000, 1}, {700, 1}, {63, 1}, {64, 1}, {255, 1}},
+        1
+    ));
+  }
+  std::vector<IndexSequence> many;
+  for (int64_t i = 0; i < 300; ++i)
+    many.push_back({i * 37 % 1000, 1});
+  expect_reference(RandomIndex(9, kModel, many));
+}
+
 TEST(IndexSelectOnCudaTest, TakesScalesOfAKeyThatLieFarApart) {
   DI_NEEDS_GPU();
   for (const uint8_t scale : {uint8_t{40}, uint8_t{180}}) {
