@@ -71,6 +71,7 @@ LinearArgs arguments(const Weight& w, int64_t tokens, int64_t groups) {
   args.chunks = static_cast<int>(column_chunks(w.cols));
   args.slices = slices.count;
   args.slice_chunks = slices.chunks;
+  args.parts = static_cast<int>(ceil_div(slices.count, slices.part));
   args.part_slices = slices.part;
   args.groups = static_cast<int>(groups);
   args.group_rows = static_cast<int>(w.rows / groups);

@@ -28,7 +28,7 @@ struct LinearArgs {
   int tokens, rows, cols;
   int chunks;                    ///< of the packed form
   int slices, slice_chunks;      ///< KSlices
-  int part_slices;               ///< KSlices
+  int parts, part_slices;        ///< KSlices
   int pieces, piece_slices;      ///< units along the columns of a tile, and the slices of one
   float4* partial;               ///< sums of the pieces (partial_place), if there are several
   int groups, group_rows;        ///< Linear::groups, and the rows of one

@@ -206,6 +206,10 @@ __device__ void run_narrow_cta(const NarrowProduct& product, int cta, float4* me
   const bool works = warp < warps && strip * kStripRows < args.rows;
   const int chunks = works ? min(args.slice_chunks, args.chunks - first) : 0;
   Weights weights(args, strip, first, chunks, lane);
+  // The first warp of a part adds its slices, the first of all the parts. Found here, beside the
+  // first loads, since a division takes long.
+  const bool leads = works && slice % args.part_slices == 0;
+  const bool finishes = works && slice == 0;
 
   const uint32_t zeros = shared_address(memory) + 512 * warps;
   const uint32_t x = zeros + 128;
@@ -233,23 +237,15 @@ __device__ void run_narrow_cta(const NarrowProduct& product, int cta, float4* me
   }
   if (chunks > 0) memory[32 * warp + lane] = make_float4(sum[0], sum[1], sum[2], sum[3]);
   __syncthreads();
-  // The first warp of a part adds its slices, the first of all the parts.
-  const bool leads = works && slice % args.part_slices == 0;
-  const bool finishes = works && slice == 0;
   const int apart = 32 * product.strips;
   float4* partial = memory + 32 * warp;
   float4 result{};
-  if (leads) {
-    const int slices = min(args.part_slices, args.slices - slice);
-    result = sum_in_order(partial + lane, slices, apart);
-  }
-  if (args.part_slices < args.slices) {
+  if (leads)
+    result = sum_in_order(partial + lane, min(args.part_slices, args.slices - slice), apart);
+  if (args.parts > 1) {
     if (leads) partial[lane] = result;
     __syncthreads();
-    if (finishes) {
-      const int parts = (args.slices + args.part_slices - 1) / args.part_slices;
-      result = sum_in_order(partial + lane, parts, args.part_slices * apart);
-    }
+    if (finishes) result = sum_in_order(partial + lane, args.parts, args.part_slices * apart);
   }
   const RowPair rows(args, group, strip / 4, strip % 4 * 32 + lane);
   const int first_token = 2 * (lane % 4);
