@@ -6,7 +6,8 @@ namespace di::sampling::cuda {
 namespace {
 
 /// A cluster a draft.
-__global__ void __launch_bounds__(kThreads, 2) draft_kernel(const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(kThreads, kCtasAtOnce)
+    draft_kernel(const __grid_constant__ Args args) {
   extern __shared__ __align__(16) char bytes[];
   Memory& memory = *reinterpret_cast<Memory*>(bytes);
   cudaGridDependencySynchronize();
@@ -20,18 +21,22 @@ __global__ void __launch_bounds__(kThreads, 2) draft_kernel(const __grid_constan
       .position = draft.position,
       .ahead = {args.drafts + index, args.index, args.drafted}};
   const SlotParams& params = args.slots[draft.slot];
-  share_params(memory, params, order);
-  if (!is_judged && threadIdx.x == 0) memory.params.temperature = 0;
-  Task task = task_of(params, order, args.results);
+  const auto tell = [&](int lane) {
+    tell_draw(memory, params, order, args.results, lane);
+    if (lane != 0) return;
+    if (is_judged) {
+      memory.task.share =
+          uniform_of(memory.params.seed, draft.position, Stream::kDraft, args.index);
+    } else {
+      memory.params.temperature = 0;
+    }
+  };
+  RowWork row(args, memory, part_of(args, memory, index));
   if (is_judged) {
-    task.share = uniform_of(params.seed, draft.position, Stream::kDraft, args.index);
-  }
-  RowWork row(args, memory, part_of(args, memory), task);
-  if (is_judged) {
-    RowDraft(row, draft.records[args.index]).run();
+    RowDraft(row, draft.records[args.index]).run(tell);
   } else {
     const LeftOut none;
-    RowDraw(row, none).run();
+    RowDraw(row, none).run(tell);
   }
 }
 

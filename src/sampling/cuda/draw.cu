@@ -13,50 +13,61 @@ template <bool kOfBlocks>
 __device__ void take_part(const Args& args, Memory& memory) {
   const RowOrder order = order_of<kOfBlocks>(args, static_cast<int>(blockIdx.y));
   if (order.slot < 0 || order.is_plain) return;
-  const SlotParams& params = args.slots[order.slot];
-  share_params(memory, params, order);
-  Task task = task_of(params, order, args.results);
-  if constexpr (kOfBlocks) {
-    if (order.record != nullptr) {
-      const int32_t forced = task.token;
-      task.token = order.ahead.tokens[order.ahead.count];
-      RowWork row(args, memory, part_of(args, memory), task);
-      return RowJudge(row, *order.record).run(forced);
+  const bool judges = order.record != nullptr;
+  const auto tell = [&](int lane) {
+    tell_draw(memory, args.slots[order.slot], order, args.results, lane);
+    if (lane != 0) return;
+    if (judges) {
+      memory.task.forced = memory.task.token;
+      memory.task.token = order.ahead.tokens[order.ahead.count];
+    } else {
+      memory.task.share = uniform_of(memory.params.seed, order.position, Stream::kTarget);
     }
+  };
+  RowWork row(args, memory, part_of(args, memory, order.row));
+  if constexpr (kOfBlocks) {
+    if (judges) return RowJudge(row, *order.record).run(tell);
   }
-  RowWork row(args, memory, part_of(args, memory), task);
   const LeftOut none;
-  RowDraw(row, none).run();
+  RowDraw(row, none).run(tell);
 }
 
 /// Runs beside the greedy rows, whose kernel has waited for what is before; but ends behind it, as
 /// what follows waits for this one alone.
 template <bool kOfBlocks>
-__global__ void __launch_bounds__(kThreads, 2) draw_kernel(const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(kThreads, kCtasAtOnce)
+    draw_kernel(const __grid_constant__ Args args) {
   extern __shared__ __align__(16) char bytes[];
-  take_part<kOfBlocks>(args, *reinterpret_cast<Memory*>(bytes));
+  Memory& memory = *reinterpret_cast<Memory*>(bytes);
+  cudaTriggerProgrammaticLaunchCompletion();
+  take_part<kOfBlocks>(args, memory);
   if (blockIdx.x == 0 && blockIdx.y == 0) cudaGridDependencySynchronize();
 }
 
-__global__ void __launch_bounds__(kThreads, 2) score_kernel(const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(kThreads, kCtasAtOnce)
+    score_kernel(const __grid_constant__ Args args) {
   extern __shared__ __align__(16) char bytes[];
   Memory& memory = *reinterpret_cast<Memory*>(bytes);
   cudaGridDependencySynchronize();
   const int index = static_cast<int>(blockIdx.y);
-  const Task task{
-      .row = index,
-      .token = args.tokens[index],
-      .top = min(args.tops[index], args.results.most),
-      .reports_model = true};
-  if (task.token < 0) return;
-  RowWork row(args, memory, part_of(args, memory), task);
+  const int32_t token = args.tokens[index];
+  if (token < 0) return;
+  RowWork row(args, memory, part_of(args, memory, index));
   const LeftOut none;
-  RowDraw(row, none).run();
+  RowDraw(row, none).run([&](int lane) {
+    if (lane != 0) return;
+    memory.task = {
+        .row = index,
+        .token = token,
+        .top = min(args.tops[index], args.results.most),
+        .reports_model = true};
+  });
 }
 
 /// Enqueues plainly greedy rows by the one kernel, the others by a second one that runs beside it.
 template <bool kOfBlocks>
 void enqueue_draws(cudaStream_t stream, const Args& args, int64_t rows) {
+  if (rows == 0) return;
   launch_rows("draw: greedy rows", stream, &draw_greedily<kOfBlocks>, args, rows, 0);
   launch_row_kernel<draw_kernel<kOfBlocks>>("draw", stream, args, rows);
 }
@@ -97,7 +108,7 @@ void draw(cudaStream_t stream, const DrawRows& rows) {
   args.rows = rows.rows.data;
   args.counts = true;
   check_vocabulary(args.vocab_size);
-  if (rows.rows.dim(0) > 0) enqueue_draws<false>(stream, args, rows.rows.dim(0));
+  enqueue_draws<false>(stream, args, rows.rows.dim(0));
 }
 
 void score(cudaStream_t stream, const ScoreRows& rows) {

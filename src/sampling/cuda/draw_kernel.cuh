@@ -10,20 +10,15 @@ namespace di::sampling::cuda {
 
 inline constexpr int kMaxVocabulary = 1 << 18;
 
-/// What a row needs in the CTA's shared memory; complete behind the next barrier.
-__device__ inline void share_params(
-    Memory& memory, const SlotParams& params, const RowOrder& order
-) {
-  if (threadIdx.x != 0) return;
-  memory.params = params;
-  memory.ahead = order.ahead;
-}
+/// CTAs that a processor holds at once, by their registers.
+inline constexpr int kCtasAtOnce = 2;
 
 /// A draw of the target, with what it is to report.
 __device__ inline Task task_of(
     const SlotParams& params, const RowOrder& order, const Results& results
 ) {
-  Task task{.row = order.row, .position = order.position, .place = order.place};
+  Task task{.row = order.row, .place = order.place};
+  task.inverse_temperature = fmin(1 / params.temperature, 1e300);
   task.num_outputs = *params.num_outputs + order.ahead.count;
   if (task.num_outputs < params.golden.count) task.token = params.golden.ids[task.num_outputs];
   if (!params.wants_logprobs || results.logprobs == nullptr) return task;
@@ -33,17 +28,37 @@ __device__ inline Task task_of(
   return task;
 }
 
+/// By the lanes of a warp: brings what a draw needs into the CTA's memory.
+__device__ inline void tell_draw(
+    Memory& memory,
+    const SlotParams& params,
+    const RowOrder& order,
+    const Results& results,
+    int lane
+) {
+  static_assert(sizeof(SlotParams) % sizeof(uint64_t) == 0);
+  constexpr int kWords = sizeof(SlotParams) / sizeof(uint64_t);
+  const auto* from = reinterpret_cast<const uint64_t*>(&params);
+  for (int i = lane; i < kWords; i += 32)
+    reinterpret_cast<uint64_t*>(&memory.params)[i] = from[i];
+  __syncwarp();
+  if (lane != 0) return;
+  memory.ahead = order.ahead;
+  memory.task = task_of(memory.params, order, results);
+}
+
 /// The CTA's part of a row; it lies behind `memory`.
-__device__ inline RowPart part_of(const Args& args, Memory& memory) {
-  const int begin = static_cast<int>(blockIdx.x) * args.part_size;
+__device__ inline RowPart part_of(const Args& args, Memory& memory, int row) {
+  const int begin = min(static_cast<int>(blockIdx.x) * args.part_size, args.vocab_size);
   float* logits = reinterpret_cast<float*>(&memory + 1);
   return {
+      .given = args.logits + static_cast<int64_t>(row) * args.vocab_size + begin,
       .logits = logits,
       .bits = reinterpret_cast<uint32_t*>(logits + args.part_size),
       .params = &memory.params,
       .ahead = &memory.ahead,
       .begin = begin,
-      .size = max(0, min(args.part_size, args.vocab_size - begin))};
+      .size = min(args.part_size, args.vocab_size - begin)};
 }
 
 /// Tokens of a CTA's part: a multiple of 4, so that parts begin where 16 bytes do.

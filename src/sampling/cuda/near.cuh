@@ -57,6 +57,11 @@ class NearSearch {
     double others = 0;  ///< Σ of the others' exponentials, about
   };
 
+  /// Four neighbours; −∞ where there is none.
+  struct Four {
+    double logits[4];
+  };
+
   __device__ static float exp2_of(float x) {
     float result;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
@@ -66,85 +71,105 @@ class NearSearch {
   /// Sends the tokens from logit `cut` on to the first CTA, and sums to all. The exponential of a
   /// logit is exp2(logit · factor + offset).
   __device__ Near list_near(float cut, float factor, float offset, int i) {
-    const uint64_t own = add_others(cut, factor, offset, memory_.arrived[i]);
-    Mailbox<uint64_t>& sums = memory_.sums[i];
-    if (threadIdx.x < kCtas) sums.send_to(static_cast<int>(threadIdx.x), ranking_.cta(), own);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    auto& sums = memory_.sums[i];
+    const uint64_t own = add_others(cut, factor, offset, i);
+    if (lane < kCtas) sums.send_to(lane, ranking_.cta() * kWarps + warp, own);
     sums.await();
-    Near near;
-    int sent = 0;
-#pragma unroll
-    for (int cta = 0; cta < kCtas; ++cta) {
-      const uint64_t letter = sums.letters[cta];
-      near.counts[cta] = static_cast<int>(letter & 0xffffffffu);
-      near.others += static_cast<double>(__uint_as_float(static_cast<uint32_t>(letter >> 32)));
-      near.fit = near.fit && near.counts[cta] <= kNear;
-      sent += min(near.counts[cta], kNear);
-    }
+    const Near near = add_up(sums.letters);
     if (ranking_.is_first_cta()) {
       constexpr int kBytes = sizeof(uint64_t) + sizeof(int32_t);
+      int sent = 0;
+#pragma unroll
+      for (const int count : near.counts)
+        sent += min(count, kNear);
       if (threadIdx.x == 0) memory_.arrived[i].expect(static_cast<uint32_t>(sent * kBytes));
       memory_.arrived[i].await();
     }
     return near;
   }
 
-  /// This CTA's Σ over the others, in fp32, above its count of near tokens.
-  __device__ uint64_t add_others(float cut, float factor, float offset, const Arrival& arrival) {
-    const RowPart part = part_;
-    uint32_t near = 0;  // a bit for each of this thread's fours that holds near tokens
-    float sum = 0;
-    const auto look = [&](int four, float a, float b, float c, float d) {
-      const auto power = [&](float logit) {
-        return logit < cut ? exp2_of(fmaf(logit, factor, offset)) : 0;
-      };
-      near |= (fmaxf(fmaxf(a, b), fmaxf(c, d)) < cut ? 0u : 1u) << four;
-      sum += (power(a) + power(b)) + (power(c) + power(d));
+  /// A lane adds up the letters of two warps, of one CTA each.
+  __device__ static Near add_up(const uint64_t (&letters)[kCtas * kWarps]) {
+    static_assert(kCtas * kWarps == 64 && kWarps == 8);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const auto count_of = [](uint64_t letter) { return static_cast<int>(letter & 0xffffffffu); };
+    const auto sum_of = [](uint64_t letter) {
+      return static_cast<double>(__uint_as_float(static_cast<uint32_t>(letter >> 32)));
     };
-    __syncthreads();
-    if (threadIdx.x == 0) memory_.listed = 0;
+    int low = count_of(letters[lane]);
+    int high = count_of(letters[lane + 32]);
+    double others = sum_of(letters[lane]) + sum_of(letters[lane + 32]);
+#pragma unroll
+    for (int distance = 1; distance < kWarps; distance *= 2) {
+      low += __shfl_xor_sync(kAllLanes, low, distance);
+      high += __shfl_xor_sync(kAllLanes, high, distance);
+    }
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2)
+      others += __shfl_xor_sync(kAllLanes, others, distance);
+    Near near{.others = others};
+#pragma unroll
+    for (int cta = 0; cta < kCtas; ++cta) {
+      near.counts[cta] = __shfl_sync(kAllLanes, cta < kCtas / 2 ? low : high, cta * kWarps % 32);
+      near.fit = near.fit && near.counts[cta] <= kNear;
+    }
+    return near;
+  }
+
+  /// This warp's Σ over the others, in fp32, above its count of near tokens, which it sends.
+  __device__ uint64_t add_others(float cut, float factor, float offset, int i) {
+    const RowPart part = part_;
+    int near = 0;
+    float sum = 0;
+    const auto power = [&](float logit) {
+      return logit < cut ? exp2_of(fmaf(logit, factor, offset)) : 0;
+    };
+    NearTokens& tokens = ranking_.memory().near;
+    const auto look = [&](int first, const float4& x, const Four& logits) {
+      sum += (power(x.x) + power(x.y)) + (power(x.z) + power(x.w));
+      if (fmaxf(fmaxf(x.x, x.y), fmaxf(x.z, x.w)) < cut) return;
+      near += send_near(logits, part.begin + first, cut, tokens, memory_, ranking_.cta(), i);
+    };
     const int own = 4 * static_cast<int>(threadIdx.x);
     if (part.is_penalised || part.is_biased) {
 #pragma unroll 1
-      for (int four = 0; own + four * 4 * kThreads < part.size; ++four) {
-        double x[4];
-        part.four_logits(own + four * 4 * kThreads, x);
-        look(
-            four,
-            static_cast<float>(x[0]),
-            static_cast<float>(x[1]),
-            static_cast<float>(x[2]),
-            static_cast<float>(x[3])
-        );
+      for (int first = own; first < part.size; first += 4 * kThreads) {
+        Four x;
+        part.four_logits(first, x.logits);
+        const auto as_float = [&](int k) { return static_cast<float>(x.logits[k]); };
+        look(first, {as_float(0), as_float(1), as_float(2), as_float(3)}, x);
       }
     } else {
 #pragma unroll 4
-      for (int four = 0; own + four * 4 * kThreads < part.size; ++four) {
-        const float4 x = part.four_as_given(own + four * 4 * kThreads);
-        look(four, x.x, x.y, x.z, x.w);
+      for (int first = own; first < part.size; first += 4 * kThreads) {
+        const float4 x = part.four_as_given(first);
+        look(first, x, {x.x, x.y, x.z, x.w});
       }
     }
-    __syncthreads();
-    for (; near != 0; near &= near - 1) {
-      const int four = __ffs(static_cast<int>(near)) - 1;
-      send_near(own + four * 4 * kThreads, cut, arrival);
-    }
-    const double all = block_sum(static_cast<double>(sum), ranking_.memory().scratch);
-    const uint64_t bits = __float_as_uint(static_cast<float>(all));
-    return bits << 32 | static_cast<uint32_t>(memory_.listed);
+    near = __reduce_add_sync(kAllLanes, near);
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+      sum += __shfl_xor_sync(kAllLanes, sum, distance);
+    return uint64_t{__float_as_uint(sum)} << 32 | static_cast<uint32_t>(near);
   }
 
-  /// Sends those of four neighbours that are near.
-  __device__ void send_near(int first, float cut, const Arrival& arrival) {
-    NearTokens& near = ranking_.memory().near;
-    const int cta = ranking_.cta();
-    for (int i = first; i < min(first + 4, part_.size); ++i) {
-      const double logit = part_.logit(i);
-      if (static_cast<float>(logit) < cut) continue;
-      const int place = add_to_shared(&memory_.listed, 1);
+  /// Sends those of four neighbours from `token` on that are near; returns how many.
+  __device__ __noinline__ static int send_near(
+      Four four, int32_t token, float cut, NearTokens& tokens, NearMemory& memory, int cta, int i
+  ) {
+    int count = 0;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if (static_cast<float>(four.logits[k]) < cut) continue;
+      ++count;
+      const int place = add_to_shared(&memory.listed[i], 1);
       if (place >= kNear) continue;
-      send(0, &near.ranks[cta][place], rank_of(logit), arrival);
-      send(0, &near.tokens[cta][place], static_cast<int32_t>(part_.begin + i), arrival);
+      send(0, &tokens.ranks[cta][place], rank_of(four.logits[k]), memory.arrived[i]);
+      send(0, &tokens.tokens[cta][place], token + k, memory.arrived[i]);
     }
+    return count;
   }
 
   /// What the mass of all others may be. Arguments of exp2 are off by 2⁻²³ of what went into them,

@@ -33,17 +33,18 @@ struct NearToken {
 
 /// Shared memory of each CTA, beside that of the ranking.
 struct NearMemory {
-  Mailbox<uint64_t> sums[kNearTries];
+  Mailbox<uint64_t, kCtas * kWarps> sums[kNearTries];  ///< of each warp
   Mailbox<uint64_t, 1> verdicts[kNearTries];
   Arrival arrived[kNearTries];  ///< of near tokens, in the first CTA
   NearToken found;              ///< the place of a mark
-  int listed;
+  int listed[kNearTries];       ///< near tokens of this CTA
 
   /// As Mailbox::prepare(), for one of the tries.
   __device__ void prepare(int i) {
     sums[i].prepare();
     verdicts[i].prepare();
     arrived[i].prepare();
+    listed[i] = 0;
   }
 };
 
@@ -85,7 +86,7 @@ class NearList {
 
   /// The place of a mark that one of the tokens reaches.
   __device__ NearToken find(const Mark& mark) {
-    if (is_sorted_) return find_sorted(mark);
+    if (is_sorted_) return find_sorted(ranking_, total_, mark);
     __syncthreads();
     if (own_.reaches(mark)) memory_.found = own_;
     __syncthreads();
@@ -101,9 +102,12 @@ class NearList {
   }
 
  private:
-  __device__ NearToken find_sorted(const Mark& mark) const {
-    const int at = first_reaching(ranking_.sums, total_, 0, mark, ranking_.scratch);
-    return {.rank = list().ranks[at], .token = list().tokens[at], .mass = ranking_.sums[at]};
+  __device__ __noinline__ static NearToken find_sorted(
+      RankingMemory& ranking, int total, Mark mark
+  ) {
+    const int at = first_reaching(ranking.sums, total, 0, mark, ranking.scratch);
+    const List& list = ranking.list;
+    return {.rank = list.ranks[at], .token = list.tokens[at], .mass = ranking.sums[at]};
   }
 
   __device__ void sort(const int (&counts)[kCtas], const Scale& scale) {

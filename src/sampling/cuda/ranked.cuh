@@ -16,7 +16,7 @@ namespace di::sampling::cuda {
 
 namespace cg = cooperative_groups;
 
-inline constexpr int kNear = 128;  ///< tokens near the best one that a CTA reports at once
+inline constexpr int kNear = 120;  ///< tokens near the best one that a CTA reports at once
 
 /// What they report.
 struct NearTokens {
@@ -54,10 +54,6 @@ class Ranking {
   __device__ bool is_first_cta() const { return cta_ == 0; }
   __device__ int cta() const { return cta_; }
   __device__ void sync() const { cluster_.sync(); }
-
-  /// Between the two, all CTAs of the cluster have begun; before that none may push.
-  __device__ void announce() const { __cluster_barrier_arrive_relaxed(); }
-  __device__ void await_others() const { __cluster_barrier_wait(); }
 
   /// The same object in the memory of another CTA.
   template <class T>

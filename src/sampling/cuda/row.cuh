@@ -57,8 +57,9 @@ struct Ahead {
 
 /// Tokens [begin, begin + size) of a row.
 struct RowPart {
-  float* logits;   ///< shared; banned ones are −∞ here, and up to three behind the last
-  uint32_t* bits;  ///< shared, one for each token: it has a bias or is ahead
+  const float* given;  ///< in device memory: the logits of token `begin` and those behind it
+  float* logits;       ///< shared; banned ones are −∞ here, and up to three behind the last
+  uint32_t* bits;      ///< shared, one for each token: it has a bias or is ahead
   const SlotParams* params;  ///< shared
   const Ahead* ahead;        ///< shared
   int begin;
@@ -153,6 +154,11 @@ struct RowPart {
       if ((bits[i / 32] >> i % 32 & 1) == 0) logits[i] = -INFINITY;
     }
     __syncthreads();
+  }
+
+  /// Leaves tokens out, behind the next barrier.
+  __device__ void leave_out(const TokenList& tokens) const {
+    ban(tokens);
   }
 
   /// Makes the edits of LogitEdits::apply; they are complete behind the next barrier.

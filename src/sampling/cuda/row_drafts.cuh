@@ -14,8 +14,9 @@ class RowDraft {
   __device__ RowDraft(RowWork& row, DraftRecord& record) : row_(row), record_(record) {}
 
   /// The drafter's best token, which lies where the draft will, stays when nothing can be drawn.
-  __device__ void run() {
-    Best best = row_.load();
+  template <class Tell>
+  __device__ void run(const Tell& tell) {
+    Best best = row_.load(tell);
     const int32_t forced = row_.task.token;
     if (!best.is_usable()) return take(-1);
     if (forced >= 0) return take(forced);
@@ -67,7 +68,7 @@ class RowDraft {
   __device__ void draw(int count) {
     RankingMemory& memory = row_.memory.ranking;
     const uint64_t all = memory.sums[count - 1];
-    const auto mark = static_cast<uint64_t>(row_.share() * static_cast<double>(all));
+    const auto mark = static_cast<uint64_t>(row_.task.share * static_cast<double>(all));
     const int drawn = first_reaching(memory.sums, count, 0, {.value = mark + 1}, memory.scratch);
     const auto own = static_cast<int>(threadIdx.x);
     if (own < count) {
@@ -90,11 +91,12 @@ class RowJudge {
  public:
   __device__ RowJudge(RowWork& row, DraftRecord& record) : row_(row), record_(record) {}
 
-  /// `forced`: the only token that the target can draw; −1: none is.
-  __device__ void run(int32_t forced) {
-    Best best = row_.load();
+  template <class Tell>
+  __device__ void run(const Tell& tell) {
+    Best best = row_.load(tell);
     if (!best.is_usable()) return write({});
     const Task& task = row_.task;
+    const int32_t forced = task.forced;
     if (task.reports_model) row_.report_model(best.logit);
     if (forced >= 0) weigh_forced(forced);
     if (forced >= 0 && !task.reports_processed) return row_.finish(task.token, 0);

@@ -13,32 +13,33 @@ struct PartSums {
   uint64_t above_floor = 0;
 };
 
+/// What is to be done for a row.
+struct Task {
+  int row = 0;              ///< of the logits and the results
+  int32_t token = -1;       ///< given or forced
+  int32_t forced = -1;      ///< of a row that judges a draft: the only one that can be drawn
+  int64_t num_outputs = 0;  ///< before it
+  double share = 0;         ///< by which it is drawn, if it is not given
+  double inverse_temperature = 1;
+  int32_t* place = nullptr;
+  int64_t top = 0;
+  bool reports_model = false;
+  bool reports_processed = false;
+};
+
 /// Shared memory of a CTA; behind it lie the logits of its part and a bit for each.
 struct alignas(16) Memory {
   RankingMemory ranking;
   SlotParams params;
   Ahead ahead;
-  uint64_t warp_codes[kWarps];
-  Mailbox<uint64_t> codes;  ///< best entries of the logits as they came
+  Task task;
+  Mailbox<uint64_t, kCtas * kWarps> codes;  ///< best entries of each warp, of logits as they came
   Best warp_best[kWarps];
   Best best[kCtas];  ///< after the edits
   Mailbox<PartSums> sums;
   NearMemory near;
   double exp_sums[kCtas];
   double forced_logit;
-};
-
-/// What is to be done for a row.
-struct Task {
-  int row = 0;              ///< of the logits and the results
-  int32_t token = -1;       ///< given or forced
-  int64_t num_outputs = 0;  ///< before it
-  int64_t position = 0;     ///< that it follows
-  double share = -1;        ///< by which it is drawn; negative: the number of that position
-  int32_t* place = nullptr;
-  int64_t top = 0;
-  bool reports_model = false;
-  bool reports_processed = false;
 };
 
 /// What the cuts leave of a row.

@@ -2,7 +2,7 @@
 // common. See draw.h and docs/sampling.md, "On the device".
 //
 // Each CTA holds a part of the row in shared memory, so logits are read from memory once. What all
-// must know they push into each other's memory and then meet at a cluster barrier.
+// must know they push into each other's memory.
 #pragma once
 
 #include "sampling/cuda/cuts.cuh"
@@ -15,21 +15,27 @@ namespace di::sampling::cuda {
 /// One row, by all threads of its cluster together.
 class RowWork {
  public:
-  __device__ RowWork(const Args& args, Memory& memory, const RowPart& part, const Task& task)
+  __device__ RowWork(const Args& args, Memory& memory, const RowPart& part)
       : args(args),
         memory(memory),
-        task(task),
+        task(memory.task),
         part(part),
         ranking(this->part, memory.ranking),
         near(this->part, ranking, memory.near) {}
 
-  /// Brings the row into shared memory and finds its best token.
-  __device__ Best load() {
-    prepare_mailboxes();
-    ranking.announce();
-    const uint64_t code = find_best();
-    ranking.await_others();
-    return share_best(code);
+  /// Finds the best token of the row. The first warp calls tell(lane) while logits are under way,
+  /// behind which the task and the parameters are in shared memory.
+  template <class Tell>
+  __device__ Best load(const Tell& tell) {
+    const uint64_t code = find_best(tell);
+    __cluster_barrier_wait();
+    const auto lane = static_cast<int>(threadIdx.x) % 32;
+    const auto warp = static_cast<int>(threadIdx.x) / 32;
+    auto& codes = memory.codes;
+    if (lane < kCtas) codes.send_to(lane, ranking.cta() * kWarps + warp, code);
+    codes.await();
+    __syncthreads();  // what was told
+    return best_of_code(best_of_warp(max(codes.letters[lane], codes.letters[lane + 32])));
   }
 
   /// Makes the request's edits, if there are any, and finds the best token behind them.
@@ -41,14 +47,8 @@ class RowWork {
     return share_edited_best(best_edited());
   }
 
-  /// The number by which a token is drawn.
-  __device__ double share() const {
-    if (task.share >= 0) return task.share;
-    return uniform_of(memory.params.seed, task.position, Stream::kTarget);
-  }
-
   __device__ Scale scale_of(const Best& best) const {
-    return {best.logit, fmin(1 / memory.params.temperature, 1e300)};
+    return {best.logit, task.inverse_temperature};
   }
 
   /// Masses of the whole row; once for a row.
@@ -170,78 +170,64 @@ class RowWork {
 
   const Args& args;
   Memory& memory;
-  const Task task;
+  const Task& task;  ///< known behind load()
   RowPart part;
   Ranking ranking;
   NearSearch near;
 
  private:
-  __device__ const float* row_logits() const {
-    return args.logits + static_cast<int64_t>(task.row) * args.vocab_size;
-  }
-
-  __device__ float model_logprob(int32_t token) const {
-    return as_reported(static_cast<double>(row_logits()[token]) - model_top_ - log_sum_);
-  }
-
-  /// By the thread that says later what is to arrive, so that racecheck sees no other one between.
-  __device__ void prepare_mailboxes() {
-    if (threadIdx.x != 0) return;
-    memory.codes.prepare();
-    memory.sums.prepare();
-    for (int i = 0; i < kNearTries; ++i)
-      memory.near.prepare(i);
-    make_known();
-  }
-
-  /// Brings the part into shared memory and returns the code of its best entry, in every thread of
-  /// the first warp. What the CTA's first thread wrote before is seen by all behind it.
-  __device__ uint64_t find_best() {
+  /// Brings the part into shared memory; the code of the warp's best entry. `tell` as of load().
+  template <class Tell>
+  __device__ uint64_t find_best(const Tell& tell) {
     BestOfThread best;
     const RowPart own = part;
-    const float* from = row_logits() + own.begin;
     if (args.vocab_size % 4 == 0) {
-      constexpr int kBatch = 8;  // loads on their way at once
-      const int vectors = own.size / 4;
-      for (int first = threadIdx.x; first < vectors; first += kBatch * kThreads) {
-        float4 batch[kBatch];
-#pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
-          const int v = first + i * kThreads;
-          if (v < vectors) batch[i] = __ldcs(reinterpret_cast<const float4*>(from) + v);
-        }
-#pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
-          const int v = first + i * kThreads;
-          if (v >= vectors) break;
-          reinterpret_cast<float4*>(own.logits)[v] = batch[i];
-          best.look(batch[i], 4 * v);
-        }
-      }
+      const int first = 4 * static_cast<int>(threadIdx.x);
+      for (int i = first; i < own.size; i += 4 * kThreads)
+        copy_four(own.logits + i, own.given + i);
+      begin(tell);
+      await_copies();
+#pragma unroll 4
+      for (int i = first; i < own.size; i += 4 * kThreads)
+        best.look(own.four_as_given(i), i);
     } else {
+      begin(tell);
       for (int i = threadIdx.x; i < (own.size + 3) / 4 * 4; i += kThreads) {
-        const float logit = i < own.size ? from[i] : -INFINITY;
+        const float logit = i < own.size ? own.given[i] : -INFINITY;
         own.logits[i] = logit;
         best.look(logit, i);
       }
     }
-    const uint64_t code = best_of_warp(best.code(own.begin));
-    if (threadIdx.x % 32 == 0) memory.warp_codes[threadIdx.x / 32] = code;
-    __syncthreads();
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    return threadIdx.x < 32 ? best_of_warp(lane < kWarps ? memory.warp_codes[lane] : 0) : 0;
+    return best_of_warp(best.code(own.begin));
   }
 
-  /// The best of all parts, in every CTA.
-  __device__ Best share_best(uint64_t code) {
-    if (threadIdx.x < kCtas) {
-      memory.codes.send_to(static_cast<int>(threadIdx.x), ranking.cta(), code);
+  /// Prepares the mailboxes, says so to the other CTAs, and tells.
+  template <class Tell>
+  __device__ void begin(const Tell& tell) {
+    // By the thread that says later what is to arrive, so that racecheck sees no other one between.
+    if (threadIdx.x == 0) {
+      memory.codes.prepare();
+      memory.sums.prepare();
+      for (int i = 0; i < kNearTries; ++i)
+        memory.near.prepare(i);
+      make_known();
     }
-    memory.codes.await();
-    uint64_t best = 0;
-    for (const uint64_t of_part : memory.codes.letters)
-      best = max(best, of_part);
-    return best_of_code(best);
+    __cluster_barrier_arrive_relaxed();
+    if (threadIdx.x < 32) tell(static_cast<int>(threadIdx.x));
+  }
+
+  /// 16 bytes from the device's memory to shared memory, beside whatever the thread does next.
+  __device__ static void copy_four(float* to, const float* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
+                 : "memory");
+  }
+  /// The thread sees all that it has copied.
+  __device__ static void await_copies() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+  }
+
+  __device__ float model_logprob(int32_t token) const {
+    return as_reported(static_cast<double>(part.given[token - part.begin]) - model_top_ - log_sum_);
   }
 
   __device__ Best best_edited() const {

@@ -8,7 +8,8 @@ namespace di::sampling::cuda {
 namespace {
 
 /// A cluster a block that is judged: finds how many drafts stay, and draws the token behind them.
-__global__ void __launch_bounds__(kThreads, 2) draw_behind(const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(kThreads, kCtasAtOnce)
+    draw_behind(const __grid_constant__ Args args) {
   extern __shared__ __align__(16) char bytes[];
   __shared__ VerdictMemory verdict_memory;
   Memory& memory = *reinterpret_cast<Memory*>(bytes);
@@ -25,18 +26,23 @@ __global__ void __launch_bounds__(kThreads, 2) draw_behind(const __grid_constant
       .slot = block.slot,
       .position = block.position,
       .ahead = {block.drafts, verdict.accepted, 1}};
-  share_params(memory, params, order);
-  Task task = task_of(params, order, args.results);
-  task.share = verdict.share;
-  if (verdict.token >= 0) task.token = verdict.token;
-  RowWork row(args, memory, part_of(args, memory), task);
-  if (verdict.token >= 0 && !params.wants_logprobs) return row.finish(verdict.token, 0);
+  const auto tell = [&](int lane) {
+    tell_draw(memory, params, order, args.results, lane);
+    if (lane != 0) return;
+    memory.task.share = verdict.share;
+    if (verdict.token >= 0) memory.task.token = verdict.token;
+  };
+  RowWork row(args, memory, part_of(args, memory, order.row));
+  if (verdict.token >= 0 && !params.wants_logprobs) {
+    if (threadIdx.x < 32) tell(static_cast<int>(threadIdx.x));
+    return row.finish(verdict.token, 0);
+  }
   LeftOut left_out;
   if (verdict.replaces) {
     const DraftRecord& record = block.records[verdict.accepted];
     left_out = {record.tokens, record.count, verdict.others};
   }
-  RowDraw(row, left_out).run();
+  RowDraw(row, left_out).run(tell);
 }
 
 /// A warp a block; a lane has one of its rows.
