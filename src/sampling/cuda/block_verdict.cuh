@@ -21,12 +21,12 @@ __device__ inline bool ends_choice(const SlotParams& params, int32_t token) {
 
 /// What becomes of a block.
 struct Verdict {
-  int accepted = 0;
-  bool is_over = false;   ///< the last accepted draft ends the choice: nothing is drawn behind it
-  int32_t token = -1;     ///< behind the accepted ones; −1: it is drawn
-  bool replaces = false;  ///< not of the candidates of the first draft that does not stay
-  uint64_t others = 0;    ///< what the target gives to all other tokens
-  double share = 0;       ///< by which the token is drawn
+  int accepted;
+  bool is_over;     ///< the last accepted draft ends the choice: nothing is drawn behind it
+  int32_t token;    ///< behind the accepted ones; −1: it is drawn
+  bool replaces;    ///< not of the candidates of the first draft that does not stay
+  uint64_t others;  ///< what the target gives to all other tokens
+  double share;     ///< by which the token is drawn
 };
 
 /// Shared memory of a verdict.
@@ -181,8 +181,13 @@ class BlockJudge {
     }
     const int accepted = 32 - __clz(static_cast<int>(__ballot_sync(kAllLanes, is_accepted)));
     const bool is_whole = accepted == memory_.num_judged;
-    Verdict verdict{.accepted = accepted, .is_over = is_whole && memory_.is_end};
-    verdict.share = uniform_of(seed, block_.position, Stream::kBehindDrafts);
+    Verdict verdict{
+        .accepted = accepted,
+        .is_over = is_whole && memory_.is_end,
+        .token = -1,
+        .replaces = false,
+        .others = 0,
+        .share = uniform_of(seed, block_.position, Stream::kBehindDrafts)};
     if (!is_whole) replace(verdict);
     if (lane() == 0) memory_.verdict = verdict;
   }
