@@ -32,17 +32,8 @@ void mhc_mix(Exec& exec, const MhcMix& op) {
   const int64_t rows = op.h.dim(0);
   const View<const bf16, 2> flat(op.h.data, rows, op.h.stride());
   linear(exec, {.y = {}, .y_f32 = op.mixes, .x = flat, .w = op.fn});
-  const MixArgs args{
-      .pre = op.pre.data,
-      .post = op.post.data,
-      .comb = op.comb.data,
-      .mixes = op.mixes.data,
-      .scale = op.scale.data,
-      .base = op.base.data,
-      .sinkhorn_iters = op.sinkhorn_iters,
-      .hc_eps = op.hc_eps};
   finish_mixes<<<static_cast<unsigned>(rows), 32, 0, exec.stream>>>(
-      args, op.h.data, op.h.stride(), op.norm_eps
+      mix_args_of(op), op.h.data, op.h.stride(), op.norm_eps
   );
   check_launch("mhc_mix");
 }

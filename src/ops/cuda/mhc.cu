@@ -140,15 +140,6 @@ void mhc_mix(Exec& exec, const MhcMix& op) {
     run_site_kernel(exec, {.mix = op, .x = {}, .codes = {}, .scales = {}, .a = {}, .norm = {}});
     return;
   }
-  const MixArgs args{
-      .pre = op.pre.data,
-      .post = op.post.data,
-      .comb = op.comb.data,
-      .mixes = op.mixes.data,
-      .scale = op.scale.data,
-      .base = op.base.data,
-      .sinkhorn_iters = op.sinkhorn_iters,
-      .hc_eps = op.hc_eps};
   launch_overlapped(
       "mhc_mix",
       mix_kernel,
@@ -156,7 +147,7 @@ void mhc_mix(Exec& exec, const MhcMix& op) {
       kThreads,
       0,
       exec.stream,
-      args,
+      mix_args_of(op),
       op.h.data,
       reinterpret_cast<const float*>(op.fn.data),
       op.h.stride(),

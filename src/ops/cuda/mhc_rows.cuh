@@ -200,6 +200,18 @@ struct MixArgs {
   float hc_eps;
 };
 
+inline MixArgs mix_args_of(const MhcMix& op) {
+  return {
+      .pre = op.pre.data,
+      .post = op.post.data,
+      .comb = op.comb.data,
+      .mixes = op.mixes.data,
+      .scale = op.scale.data,
+      .base = op.base.data,
+      .sinkhorn_iters = op.sinkhorn_iters,
+      .hc_eps = op.hc_eps};
+}
+
 /// A sum and what its rounding left out.
 struct ExactSum {
   float sum;

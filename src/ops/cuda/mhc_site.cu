@@ -143,15 +143,7 @@ void launch_many(Exec& exec, const SiteArgs& args) {
 void run_site_kernel(Exec& exec, const MhcSite& op) {
   const bool collapses = !op.x.empty();
   const SiteArgs args{
-      .mix =
-          {.pre = op.mix.pre.data,
-           .post = op.mix.post.data,
-           .comb = op.mix.comb.data,
-           .mixes = op.mix.mixes.data,
-           .scale = op.mix.scale.data,
-           .base = op.mix.base.data,
-           .sinkhorn_iters = op.mix.sinkhorn_iters,
-           .hc_eps = op.mix.hc_eps},
+      .mix = mix_args_of(op.mix),
       .h = op.mix.h.data,
       .fn = reinterpret_cast<const uint4*>(op.mix.fn.data),
       .a = collapses ? op.a.data : nullptr,
