@@ -27,15 +27,8 @@ struct Mode {
   std::vector<DraftRound> rounds = {};
 };
 
-/// The value below which lie so many percent.
-double percentile(std::vector<double> values, int64_t percent) {
-  std::sort(values.begin(), values.end());
-  const auto last = static_cast<int64_t>(values.size()) - 1;
-  return values[static_cast<std::size_t>((last * percent + 50) / 100)];
-}
-
 double median(const std::vector<double>& values) {
-  return percentile(values, 50);
+  return engine::distribution_of(values)->p50;
 }
 
 /// What the costs of steps let expect of drafts: `tokens` a step for the seconds of its rows and of
@@ -112,11 +105,12 @@ class Bench {
     }
   }
 
-  /// A number of each round over that of the mode off.
+  /// A number of each round over that of the mode off, ascending.
   std::vector<double> over_off(const Mode& mode, double DraftRound::*number) const {
     std::vector<double> ratios;
     for (std::size_t i = 0; i < mode.rounds.size(); ++i)
       ratios.push_back(mode.rounds[i].*number / modes_.front().rounds[i].*number);
+    std::sort(ratios.begin(), ratios.end());
     return ratios;
   }
 
@@ -158,7 +152,8 @@ class Bench {
         {"output_tokens", mode.rounds.back().output_tokens},
         {"tokens_per_s", median(rates)},
         {"gain", found},
-        {"gain_quartiles", Json::Array{percentile(gains, 25), percentile(gains, 75)}},
+        {"gain_quartiles",
+         Json::Array{engine::percentile(gains, 25), engine::percentile(gains, 75)}},
         {"cpu_cost", median(over_off(mode, &DraftRound::cpu_s_per_token))},
         {"acceptance", json_of(stats.draft_acceptance)},
         {"acceptance_by_position", std::move(by_position)},

@@ -104,21 +104,22 @@ void add_drafts(const Stats& s, Line& line) {
 
 }  // namespace
 
+double percentile(const std::vector<double>& sorted, double percent) {
+  const double count = std::ceil(percent / 100 * static_cast<double>(sorted.size()));
+  return sorted[static_cast<std::size_t>(count) - 1];
+}
+
 std::optional<Distribution> distribution_of(std::vector<double> values) {
   if (values.empty()) return std::nullopt;
   std::sort(values.begin(), values.end());
   double sum = 0;
   for (const double value : values)
     sum += value;
-  const auto count = static_cast<double>(values.size());
-  const auto percentile = [&](double percent) {
-    return values[static_cast<std::size_t>(std::ceil(percent / 100 * count)) - 1];
-  };
   return Distribution{
-      .mean = sum / count,
-      .p50 = percentile(50),
-      .p90 = percentile(90),
-      .p99 = percentile(99),
+      .mean = sum / static_cast<double>(values.size()),
+      .p50 = percentile(values, 50),
+      .p90 = percentile(values, 90),
+      .p99 = percentile(values, 99),
       .max = values.back()};
 }
 

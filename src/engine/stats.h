@@ -28,6 +28,10 @@ struct Distribution {
   bool operator==(const Distribution&) const = default;
 };
 
+/// A percentile as of a Distribution, of `sorted` ascending values, at least one; `percent` above
+/// 0.
+double percentile(const std::vector<double>& sorted, double percent);
+
 /// Of `values`, in any order; nothing when there are none.
 std::optional<Distribution> distribution_of(std::vector<double> values);
 
