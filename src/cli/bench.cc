@@ -40,12 +40,6 @@ struct BenchOptions {
   bool by_op = false;
 };
 
-void add_backend(CLI::App& command, BenchOptions& options) {
-  command.add_option("--backend", options.backend, "cpu, or cuda: one Hopper GPU")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
-}
-
 #if !DI_HAS_CUDA
 [[noreturn]] void refuse_cuda() {
   throw Error(ErrorCode::kUnsupported, "backend cuda: this program was built without it");
@@ -142,7 +136,7 @@ void add_load(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
 
 void add_ops(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
   CLI::App* command = bench.add_subcommand("ops", "Every op at the real model's sizes");
-  add_backend(*command, *options);
+  add_backend(*command, options->backend);
   add_machine_options(*command, *options);
   command->add_option(
       "--only",
@@ -165,10 +159,8 @@ void add_layer(CLI::App& bench, const std::shared_ptr<BenchOptions>& options) {
   CLI::App* command = bench.add_subcommand(
       "layer", "Layers of the real width with synthetic weights (about 7.5 GB each)"
   );
-  add_backend(*command, *options);
-  command->add_option("--cuda-arithmetic", options->cuda_arithmetic, "Sums of the cuda backend")
-      ->check(CLI::IsMember({"fast", "canonical"}))
-      ->capture_default_str();
+  add_backend(*command, options->backend);
+  add_cuda_arithmetic(*command, options->cuda_arithmetic);
   add_machine_options(*command, *options);
   command->add_option("--layers", options->layers, "How many; cuda only, the cpu has 2")
       ->check(CLI::Range(1, 16))
@@ -237,7 +229,7 @@ void add_invariance(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand(
       "invariance", "The matrices of a layer beside a kernel whose bits depend on the batch"
   );
-  add_backend(*command, *device);
+  add_backend(*command, device->backend);
   command->add_option("-t,--threads", options->threads, "Threads; 0: one for each processor")
       ->capture_default_str();
   command->add_option("--rows", options->rows, "Rows of a step on the processor, by commas")

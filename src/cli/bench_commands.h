@@ -1,6 +1,8 @@
 // The parts of `deepinfer bench` that have a file of their own.
 #pragma once
 
+#include <string>
+
 #include <CLI/CLI.hpp>
 
 #include "base/json.h"
@@ -18,6 +20,12 @@ void add_drafts_bench(CLI::App& bench);
 
 /// `bench draft-choices`: what choosing how many drafts to verify gains.
 void add_draft_choices_bench(CLI::App& bench);
+
+/// --backend, cpu or cuda.
+void add_backend(CLI::App& command, std::string& backend);
+
+/// --cuda-arithmetic, as engines have it.
+void add_cuda_arithmetic(CLI::App& command, std::string& arithmetic);
 
 /// Prints one result as a line.
 void print_line(const Json& result);

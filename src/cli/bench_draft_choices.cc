@@ -26,9 +26,7 @@ void run(const DraftChoicesCommand& command) {
 }
 
 void add_measuring(CLI::App& command, const std::shared_ptr<DraftChoicesCommand>& options) {
-  command.add_option("--backend", options->backend, "cpu, or cuda: one Hopper GPU")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
+  add_backend(command, options->backend);
   command.add_option("-t,--threads", options->threads, "Threads; 0: one for each processor")
       ->capture_default_str();
   command

@@ -1,5 +1,4 @@
 // `deepinfer bench throughput` and `deepinfer bench latency`.
-#include <cstdio>
 #include <fstream>
 #include <memory>
 
@@ -123,11 +122,6 @@ std::shared_ptr<ServeFlags> add_command(
 }
 
 }  // namespace
-
-void print_line(const Json& result) {
-  fmt::print("{}\n", result.dump());
-  std::fflush(stdout);
-}
 
 void add_serve_benches(CLI::App& bench) {
   const auto throughput = add_command(

@@ -63,12 +63,8 @@ void add_step_bench(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand(
       "step", "Whole steps, draws included, of a model or of synthetic layers of the real width"
   );
-  command->add_option("--backend", options->backend, "cpu, or cuda: one Hopper GPU")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
-  command->add_option("--cuda-arithmetic", options->cuda_arithmetic, "Sums of the cuda backend")
-      ->check(CLI::IsMember({"fast", "canonical"}))
-      ->capture_default_str();
+  add_backend(*command, options->backend);
+  add_cuda_arithmetic(*command, options->cuda_arithmetic);
   CLI::Option* model =
       command->add_option("-m,--model", options->model, "Model folder")->type_name("DIR");
   command

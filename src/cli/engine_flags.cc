@@ -45,25 +45,22 @@ const std::vector<std::string> kLoneOptions = {
     "replay",
     "replay_keep"};
 
-const std::vector<std::string> kOneRequestOptions = {
-    "model",
-    "backend",
-    "isa",
-    "cuda_arithmetic",
-    "threads",
-    "context",
-    "chunk",
-    "async_scheduling",
-    "drafts",
-    "verification",
-    "draft_costs",
-    "replay",
-    "replay_keep",
-    "seed",
-    "peak_flops",
-    "banned_tokens",
-    "record",
-    "record_content"};
+const std::vector<std::string> kOneRequestOptions = [] {
+  std::vector<std::string> names = kLoneOptions;
+  names.insert(
+      names.end(),
+      {"async_scheduling",
+       "drafts",
+       "verification",
+       "draft_costs",
+       "seed",
+       "peak_flops",
+       "banned_tokens",
+       "record",
+       "record_content"}
+  );
+  return names;
+}();
 
 std::vector<std::string> all_options() {
   std::vector<std::string> names;
