@@ -1,5 +1,6 @@
 #include "ops/cuda/canonical_rows.h"
 #include "ops/cuda/canonical_sum.cuh"
+#include "ops/cuda/engram_gate.cuh"
 #include "ops/cuda/kv_store.h"
 #include "ops/cuda/launch.h"
 #include "ops/cuda/norm.h"
@@ -26,27 +27,16 @@ __global__ void __launch_bounds__(kWarps * 32)
     y[i] = to_bf16(to_float(weight[i]) * (to_float(x[i]) * factor));
 }
 
-struct GateArgs {
-  bf16* h;
-  const bf16* kv;
-  const bf16* q_weight;
-  const bf16* k_weight;
-  const uint8_t* is_image;  // or nullptr
-  float* gate;              // or nullptr
-  int64_t rows;
-  int64_t streams;
-  int64_t width;
-};
-
 /// A warp takes a stream of a row.
-__global__ void __launch_bounds__(kWarps * 32) gate_streams(GateArgs op) {
+__global__ void __launch_bounds__(kWarps * 32)
+    gate_streams(GateArgs op, int64_t rows, int64_t streams) {
   const int64_t i = row_of_warp();
-  if (i >= op.rows * op.streams) return;
-  const int64_t row = i / op.streams;
-  const int64_t c = i % op.streams;
+  if (i >= rows * streams) return;
+  const int64_t row = i / streams;
+  const int64_t c = i % streams;
   bf16* h = op.h + i * op.width;
-  const bf16* key = op.kv + (row * (op.streams + 1) + c) * op.width;
-  const bf16* value = op.kv + (row * (op.streams + 1) + op.streams) * op.width;
+  const bf16* key = op.kv + (row * (streams + 1) + c) * op.width;
+  const bf16* value = op.kv + (row * (streams + 1) + streams) * op.width;
   const bf16* q = op.q_weight + c * op.width;
   const bf16* k = op.k_weight + c * op.width;
   const double dot = interleaved_sum(op.width, [=](int64_t d) {
@@ -84,17 +74,11 @@ void window_keys(Exec& exec, const WindowKeys& op) {
 
 void engram_gate(Exec& exec, const EngramGate& op) {
   if (op.h.empty()) return;
-  const GateArgs args{
-      .h = op.h.data,
-      .kv = op.kv.data,
-      .q_weight = op.q_weight.data,
-      .k_weight = op.k_weight.data,
-      .is_image = op.is_image.empty() ? nullptr : op.is_image.data,
-      .gate = op.gate.empty() ? nullptr : op.gate.data,
-      .rows = op.h.dim(0),
-      .streams = op.h.dim(1),
-      .width = op.h.dim(2)};
-  gate_streams<<<blocks_of(args.rows * args.streams, kWarps), kWarps * 32, 0, exec.stream>>>(args);
+  const int64_t rows = op.h.dim(0);
+  const int64_t streams = op.h.dim(1);
+  gate_streams<<<blocks_of(rows * streams, kWarps), kWarps * 32, 0, exec.stream>>>(
+      gate_args_of(op), rows, streams
+  );
   check_launch("engram_gate");
 }
 

@@ -1,5 +1,6 @@
 // Hash, lookup and gate of the n-gram memory; see engram.h.
 #include "ops/cuda/engram.h"
+#include "ops/cuda/engram_gate.cuh"
 #include "ops/cuda/launch_overlapped.cuh"
 #include "ops/cuda/scalars.cuh"
 #include "ops/cuda/shapes.h"
@@ -82,16 +83,6 @@ __global__ void __launch_bounds__(kThreads)
   to[0] = {pairs[0], pairs[1], pairs[2], pairs[3]};
   to[1] = {pairs[4], pairs[5], pairs[6], pairs[7]};
 }
-
-struct GateArgs {
-  bf16* h;
-  const bf16* kv;
-  const bf16* q_weight;
-  const bf16* k_weight;
-  const uint8_t* is_image;
-  float* gate;
-  int64_t width;
-};
 
 /// A block for a stream of a row.
 __global__ void __launch_bounds__(kThreads) gate_kernel(GateArgs op) {
@@ -183,16 +174,8 @@ void engram_lookup(Exec& exec, const EngramLookup& op) {
 void engram_gate(Exec& exec, const EngramGate& op) {
   need_multiple("engram_gate: hidden", op.h.dim(2), kVector);
   if (op.h.empty()) return;
-  const GateArgs args{
-      .h = op.h.data,
-      .kv = op.kv.data,
-      .q_weight = op.q_weight.data,
-      .k_weight = op.k_weight.data,
-      .is_image = op.is_image.empty() ? nullptr : op.is_image.data,
-      .gate = op.gate.empty() ? nullptr : op.gate.data,
-      .width = op.h.dim(2)};
   const dim3 grid(static_cast<unsigned int>(op.h.dim(1)), static_cast<unsigned int>(op.h.dim(0)));
-  launch_overlapped("engram_gate", gate_kernel, grid, kThreads, 0, exec.stream, args);
+  launch_overlapped("engram_gate", gate_kernel, grid, kThreads, 0, exec.stream, gate_args_of(op));
 }
 
 }  // namespace di::ops::cuda

@@ -130,20 +130,15 @@ void experts_with(Exec& exec, const Experts& op, ExpertTiles tiles) {
   arguments.x_codes = op.x.codes.data;
   arguments.x_scales = op.x.scales.data;
   arguments.limit = op.swiglu_limit;
+  const auto launch = [&](auto* launch_form) {
+    launch_form(exec, arguments, static_cast<int>(rows), positions);
+  };
   switch (tiles) {
     case ExpertTiles::kNarrow: launch_narrow(exec, arguments); break;
-    case ExpertTiles::kWide32:
-      launch_wide<Wide32>(exec, arguments, static_cast<int>(rows), positions);
-      break;
-    case ExpertTiles::kWide64:
-      launch_wide<Wide64>(exec, arguments, static_cast<int>(rows), positions);
-      break;
-    case ExpertTiles::kWide128:
-      launch_wide<Wide128>(exec, arguments, static_cast<int>(rows), positions);
-      break;
-    case ExpertTiles::kWide256:
-      launch_wide<Wide256>(exec, arguments, static_cast<int>(rows), positions);
-      break;
+    case ExpertTiles::kWide32: launch(launch_wide<Wide32>); break;
+    case ExpertTiles::kWide64: launch(launch_wide<Wide64>); break;
+    case ExpertTiles::kWide128: launch(launch_wide<Wide128>); break;
+    case ExpertTiles::kWide256: launch(launch_wide<Wide256>); break;
   }
   combine_experts(
       exec,

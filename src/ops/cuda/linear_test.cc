@@ -213,6 +213,16 @@ TEST_F(CudaLinearTest, ScalesBeyondTheRangeGiveNothingFinite) {
     EXPECT_EQ(std::isfinite(to_float(y[static_cast<std::size_t>(n)])), n >= 32) << n;
 }
 
+/// Rows [first, first + count).
+Q8Rows some_rows(const Q8Rows& all, int64_t first, int64_t count) {
+  const auto part = [&](const std::vector<uint8_t>& from, int64_t width) {
+    return std::vector<uint8_t>(
+        from.begin() + first * width, from.begin() + (first + count) * width
+    );
+  };
+  return {count, all.cols, part(all.codes, all.cols), part(all.scales, all.cols / kScaleGroup)};
+}
+
 TEST_F(CudaLinearTest, BitsOfARowDoNotDependOnTheOthers) {
   DI_NEEDS_GPU();
   struct Shape {
@@ -226,14 +236,7 @@ TEST_F(CudaLinearTest, BitsOfARowDoNotDependOnTheOthers) {
       const auto expected = run_q8(packed.weight(), all);
       for (const int64_t rows : {1, 5, 16, 31, 64, 100, 128, 300}) {
         const int64_t first = 700 - rows - 3;
-        const auto part = [&](const std::vector<uint8_t>& from, int64_t width) {
-          return std::vector<uint8_t>(
-              from.begin() + first * width, from.begin() + (first + rows) * width
-          );
-        };
-        const Q8Rows some{
-            rows, shape.k, part(all.codes, shape.k), part(all.scales, shape.k / kScaleGroup)};
-        const auto found = run_q8(packed.weight(), some);
+        const auto found = run_q8(packed.weight(), some_rows(all, first, rows));
         EXPECT_EQ(std::memcmp(found.data(), expected.data() + first * shape.n, found.size() * 2), 0)
             << rows << " rows of " << shape.n << " x " << shape.k;
       }
@@ -248,10 +251,7 @@ TEST_F(CudaLinearTest, BitsDoNotDependOnHowRoundsAreShared) {
   const DeviceWeight packed(plain_weight(random_, WeightFormat::kFp8, n, k));
   const Q8Rows all = plain_q8(random_, 512, k);
   const auto expected = run_q8(packed.weight(), all);
-  Q8Rows some{5, k, all.codes, all.scales};
-  some.codes.resize(static_cast<std::size_t>(5 * k));
-  some.scales.resize(static_cast<std::size_t>(5 * k / kScaleGroup));
-  const auto found = run_q8(packed.weight(), some);
+  const auto found = run_q8(packed.weight(), some_rows(all, 0, 5));
   EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * 2), 0);
 }
 
@@ -263,10 +263,7 @@ TEST_F(CudaLinearTest, BitsDoNotDependOnWherePartsMeet) {
   const Q8Rows all = plain_q8(random_, 1400, k);
   const auto expected = run_q8(packed.weight(), all);
   for (const int64_t rows : {3, 40, 100, 300, 520, 1040}) {
-    Q8Rows some{rows, k, all.codes, all.scales};
-    some.codes.resize(static_cast<std::size_t>(rows * k));
-    some.scales.resize(static_cast<std::size_t>(rows * k / kScaleGroup));
-    const auto found = run_q8(packed.weight(), some);
+    const auto found = run_q8(packed.weight(), some_rows(all, 0, rows));
     EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * 2), 0) << rows << " rows";
   }
 }

@@ -24,19 +24,6 @@ __device__ inline float inverse_rms_of_sum(double sum, int64_t width, float eps)
   return static_cast<float>(1.0 / sqrt(static_cast<double>(mean + eps)));
 }
 
-/// γ of a stream from Σ h · (q · k) · key, Σ h² and Σ key².
-__device__ inline float engram_gate_of(
-    double dot, double h_squares, double key_squares, int64_t width
-) {
-  constexpr float kEps = 1e-20f;
-  constexpr float kSmallestGate = 1e-6f;
-  const auto root = static_cast<float>(1.0 / sqrt(static_cast<double>(width)));
-  const float h = inverse_rms_of_sum(h_squares, width, kEps);
-  const float key = inverse_rms_of_sum(key_squares, width, kEps);
-  const float g = static_cast<float>(dot) * (h * key) * root;
-  return sigmoid_f32(copysignf(sqrt_f32(fmaxf(fabsf(g), kSmallestGate)), g));
-}
-
 /// Cosine and sine of the rotary angle fl32(position · frequency); x is the cosine.
 __device__ inline float2 rotation(int64_t position, float frequency, bool inverse) {
   const float angle = static_cast<float>(position) * frequency;
